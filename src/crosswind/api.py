@@ -260,7 +260,10 @@ def train(
     )
     name, settings_of_model = _named_model(model)
     model_facts = facts("models", name, "model")
-    datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
+    if isinstance(dataset, AttributedDataset):
+        datasets = {dataset.name: dataset}
+    else:
+        datasets = dict(dataset)
     spec = ModelSpec(
         name, resolve(model_facts.knobs, settings_of_model, "model", f"model {name!r}")
     )
@@ -270,10 +273,11 @@ def train(
         warnings.warn(f"precision = {settings.precision!r} asks for bfloat16, {slow}", stacklevel=2)
     with bounded(size):
         trajectory = fit(built, split, datasets, spec, settings, seed=seed)
+    method_knobs = dict(knobs or {})
     return TrainedModel(
         **{entry.name: getattr(trajectory, entry.name) for entry in fields(trajectory)},
         method=method,
-        method_knobs=dict(knobs or {}),
+        method_knobs=method_knobs,
         model=spec,
         input=datasets[split.train.source].check_inputs(),
         class_names=split.class_names,
@@ -399,11 +403,11 @@ def run_study(
     planned = plan(study, scale=scale, settings=settings)
     for label, entry in planned.study.data.items():
         if (workers or engine != "pool") and entry.source == "memory":
-            raise InputError(
-                "workers" if engine == "pool" else "engine",
+            problem = (
                 f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
-                " have it",
+                " have it"
             )
+            raise InputError("workers" if engine == "pool" else "engine", problem)
     check_ready(planned, workers or 1, here=engine == "pool")
     name = planned.study.name
     with (
@@ -427,7 +431,8 @@ def run_study(
         )
         record = gather(store, name, draws=False)
         warning_texts = (*planned.warnings, *slow_devices(planned))
-        return StudyResults(name, Path(out), store.results(name), record, warning_texts, summary)
+        rows = store.results(name)
+        return StudyResults(name, Path(out), rows, record, warning_texts, summary)
 
 
 def plan(
@@ -454,14 +459,13 @@ def _held(study: Mapping[str, Any]) -> dict[str, Any]:
     data = study.get("data")
     if not isinstance(data, Mapping):
         return dict(study)
-    named = {
-        label: (
+    named = {}
+    for label, entry in data.items():
+        named[label] = (
             {**entry, "source": "memory", "options": {"fingerprint": hold(entry["source"])}}
             if isinstance(entry, Mapping) and isinstance(entry.get("source"), AttributedDataset)
             else entry
         )
-        for label, entry in data.items()
-    }
     return {**study, "data": named}
 
 
@@ -476,7 +480,10 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
     from crosswind.studies.store import Store
 
     with Store.open(str(store) if "://" in str(store) else Path(store)) as opened:
-        names = [opened.study(study)["name"]] if study is not None else opened.study_names()
+        if study is not None:
+            names = [opened.study(study)["name"]]
+        else:
+            names = opened.study_names()
         if len(names) != 1:
             raise InputError("study", f"{store} holds {len(names)} studies; name one", names)
         return gather(opened, names[0], draws=False)

@@ -46,14 +46,16 @@ def best_command(
         name = study_name or names[0]
         entry = store.study(name)
         study = study_from({**entry["given"], "name": name}, where=f"study {name}")
-        best = best_points(study, store.results(name), rule or study.selection[0])
+        rule_name = rule or study.selection[0]
+        best = best_points(study, store.results(name), rule_name)
         fields = frozen_study(entry["given"], study, best, seeds)
-    lines = [
-        f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
-        f" {point.runs} runs"
-        + (f" (the next one {point.second:.1%})" if point.second is not None else "")
-        for point in best.values()
-    ]
+    lines = []
+    for point in best.values():
+        lines.append(
+            f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
+            f" {point.runs} runs"
+            + (f" (the next one {point.second:.1%})" if point.second is not None else "")
+        )
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
     head = "".join(f"# {line}\n" for line in lines)
     for line in lines:

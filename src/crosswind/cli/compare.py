@@ -35,9 +35,8 @@ def compare_command(
             store = stack.enter_context(Store.open(where))
             names = store.study_names()
             if not study and len(names) != 1:
-                raise InputError(
-                    name, f"{where} holds {len(names)} studies: name one as {where}#STUDY", names
-                )
+                problem = f"{where} holds {len(names)} studies: name one as {where}#STUDY"
+                raise InputError(name, problem, names)
             records.append(gather(store, store.study(study or names[0])["name"], draws=False))
         table = comparison(records[0], records[1], metric)
     if as_json:

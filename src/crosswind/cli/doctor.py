@@ -64,6 +64,11 @@ def installation(root: str | None = None) -> dict[str, Any]:
 
     versions = {"crosswind": __version__, "python": platform.python_version()}
     versions |= {name: installed_version(name) or "not installed" for name in LIBRARIES}
+    plugins = sorted(
+        f"{point.name} = {point.value}"
+        for point in importlib.metadata.entry_points(group="crosswind")
+    )
+    variables = {name: os.environ[name] for name in SHOWN_VARIABLES if name in os.environ}
     return {
         "versions": versions,
         "platform": platform.platform(),
@@ -74,12 +79,9 @@ def installation(root: str | None = None) -> dict[str, Any]:
         "torch": _looked_at(_torch),
         "device": _looked_at(_device),
         "missing_extras": _missing_extras(),
-        "plugins": sorted(
-            f"{point.name} = {point.value}"
-            for point in importlib.metadata.entry_points(group="crosswind")
-        ),
+        "plugins": plugins,
         "folders": _folders(root),
-        "variables": {name: os.environ[name] for name in SHOWN_VARIABLES if name in os.environ},
+        "variables": variables,
     }
 
 
@@ -119,7 +121,9 @@ def _looked_at(look: Callable[[], Any]) -> Any:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _memory() -> int:
@@ -187,4 +191,6 @@ def _place(look: Callable[[], Path | None]) -> str:
 def _homeless(text: str) -> str:
     """`text` with `~` for the home folder: its name is a person's."""
     home = os.path.expanduser("~").rstrip("/\\")
-    return re.sub(re.escape(home) + r"(?![\w.-])", "~", text) if home not in ("", "~") else text
+    if home not in ("", "~"):
+        return re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
+    return text

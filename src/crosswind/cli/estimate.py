@@ -152,7 +152,8 @@ def estimate_command(
 
     if out is not None:
         check_place(out, [".html"], "page")
-    model_settings, names = apply_settings({}, settings or []), listed(estimators)
+    model_settings = apply_settings({}, settings or [])
+    names = listed(estimators)
     estimator_settings = {name: model_settings.pop(name, {}) for name in names or ()}
     try:
         estimates = estimate(
@@ -179,15 +180,10 @@ def estimate_command(
         if (
             not head.isidentifier() or error.field == model
         ):  # the name of the model itself, as of a function
-            raise InputError(
-                "--model", f"{error.field}: {error.problem}", error.choices, error.limit
-            ) from None
-        raise InputError(
-            f"{_FIELDS.get(head, '--' + head)}{dot}{subfield}",
-            error.problem,
-            error.choices,
-            error.limit,
-        ) from None
+            problem = f"{error.field}: {error.problem}"
+            raise InputError("--model", problem, error.choices, error.limit) from None
+        field = f"{_FIELDS.get(head, '--' + head)}{dot}{subfield}"
+        raise InputError(field, error.problem, error.choices, error.limit) from None
     if out is not None:
         from crosswind.reports.pools.estimate_page import estimate_page
 

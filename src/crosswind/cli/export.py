@@ -43,7 +43,10 @@ def export_command(
     from crosswind.studies.store import Store
 
     with Store.open(where) as store:
-        names = [store.study(study)["name"]] if study is not None else store.study_names()
+        if study is not None:
+            names = [store.study(study)["name"]]
+        else:
+            names = store.study_names()
         if len(names) != 1:
             raise InputError("--study", f"{where} holds {len(names)} studies; name one", names)
         number = export(store, names[0], target, destination)

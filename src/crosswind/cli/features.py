@@ -88,11 +88,11 @@ def features_command(
             paths = [*table.write(out), *maps]
     except InputError as error:
         head, dot, subfield = error.field.partition(".")
-        option = (
-            {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}")
-            if head.isidentifier()
-            else error.field
-        )
-        raise InputError(f"{option}{dot}{subfield}", error.problem, error.choices) from None
+        if head.isidentifier():
+            option = {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}")
+        else:
+            option = error.field
+        field = f"{option}{dot}{subfield}"
+        raise InputError(field, error.problem, error.choices) from None
     n, d = table.features.shape
     typer.echo(f"{n:,} rows of {d:,} features: {', '.join(str(path) for path in paths)}")

@@ -50,9 +50,10 @@ def list_command(
     always (drawn or built in), ready (prepared), in part (with other settings), no.
     """
     room = None if kind is None else room_of(kind)
-    rows = (
-        _rows(room, root) if room else [{"name": name, "count": len(_rows(name))} for name in ROOMS]
-    )
+    if room:
+        rows = _rows(room, root)
+    else:
+        rows = [{"name": name, "count": len(_rows(name))} for name in ROOMS]
     if as_json:
         print_json(rows)
     elif not rows:
@@ -63,7 +64,9 @@ def list_command(
         width = max(len(str(row["name"])) for row in rows)
         ready = max(len(str(row.get("ready", ""))) for row in rows)
         for row in rows:
-            state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
+            state = ""
+            if "ready" in row:
+                state = f"{row['ready']:<{ready}}  "
             typer.echo(
                 f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip()
             )
@@ -90,10 +93,10 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
         from crosswind.data.prepared.paths import readiness
 
         states = readiness(components, root_folder(root))
-        ready = {
-            name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]}
-            for name, state in states.items()
-        }
+        ready = {}
+        for name, state in states.items():
+            copies = [dict(copy) for copy in state.copies]
+            ready[name] = {"ready": state.text, "copies": copies}
         return [{**component.describe(), **ready[component.name]} for component in components]
     return [component.describe() for component in components]
 
@@ -103,7 +106,9 @@ def _print_methods() -> None:
 
     rows = []
     for method in listed_methods():
-        needs = "; ".join(method.needs.words()) if method.needs is not None else ""
+        needs = ""
+        if method.needs is not None:
+            needs = "; ".join(method.needs.words())
         hooks = ", ".join(method.defines) if method.room == "methods" else ""
         words = (
             short_cost(method.name),

@@ -74,14 +74,18 @@ def _finite(value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(key): _finite(child) for key, child in value.items()}
-    return [_finite(child) for child in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_finite(child) for child in value]
+    return value
 
 
 def bytes_text(size: float) -> str:
     """A number of bytes in words, in powers of 1000: `9.9 MB`."""
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" or size >= 10 else f"{size:.1f} {unit}"
+            if unit == "bytes" or size >= 10:
+                return f"{size:.0f} {unit}"
+            return f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
 
@@ -92,7 +96,8 @@ def written(option: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(option, f"cannot write {path}: {error.strerror or error}") from None
+        problem = f"cannot write {path}: {error.strerror or error}"
+        raise InputError(option, problem) from None
 
 
 @contextmanager
@@ -113,7 +118,9 @@ def progress_bar(time_left: bool = False) -> Iterator[Any]:
 
 def listed(words: str | None) -> list[str] | None:
     """The words of an option `A,B,...`; None where it was not given."""
-    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
+    if words is None:
+        return None
+    return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def listed_classes(words: str | None) -> list[str] | None:
@@ -122,7 +129,9 @@ def listed_classes(words: str | None) -> list[str] | None:
     if words is None:
         return None
     lines = list(csv.reader([words], skipinitialspace=True))
-    return [word.strip() for word in lines[0] if word.strip()] if lines else []
+    if lines:
+        return [word.strip() for word in lines[0] if word.strip()]
+    return []
 
 
 def check_place(out: Path, endings: Sequence[str], kind: str) -> None:

@@ -86,11 +86,9 @@ def prepare_command(
     with progress_bar(time_left=True) as display:
         tell = _teller(name, display)
         if check:
-            copy, word, before = (
-                prepared.check(source, workers=workers, on_progress=tell),
-                "whole",
-                0,
-            )
+            copy = prepared.check(source, workers=workers, on_progress=tell)
+            word = "whole"
+            before = 0
         else:
             how: dict[str, Any] = {
                 "originals": originals,
@@ -99,14 +97,17 @@ def prepare_command(
                 "again": again,
             }
             done = prepared.prepare(source, workers=workers, on_progress=tell, **how)
-            copy, word, before = done.copy, "prepared" if done.made else "ready", done.rows_before
+            copy = done.copy
+            word = "prepared" if done.made else "ready"
+            before = done.rows_before
     seconds = time.monotonic() - begun
     if as_json:
         card = {key: value for key, value in copy.to_json().items() if key != "checksums"}
+        folder = str(copy.folder)
         print_json(
             {
                 **card,
-                "folder": str(copy.folder),
+                "folder": folder,
                 "was": word,
                 "rows_before": before,
                 "seconds": round(seconds, 2),
@@ -120,11 +121,9 @@ def _sentence(
     name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float
 ) -> str:
     size = sum(copy.files.values())
-    contents = (
-        "texts ("
-        if copy.image_shape is None
-        else f"pictures of {' x '.join(map(str, copy.image_shape))} ({copy.store}, "
-    )
+    contents = "texts ("
+    if copy.image_shape is not None:
+        contents = f"pictures of {' x '.join(map(str, copy.image_shape))} ({copy.store}, "
     words = f"{name} is {word}: {copy.n_rows:,} {contents}{bytes_text(size)}) in {copy.folder}"
     if word == "prepared":
         words += f", {seconds:.0f} s" + (
@@ -151,11 +150,10 @@ def _teller(name: str, display: Any) -> Callable[[str, int, int], None]:
         of_bytes = stage.startswith(
             ("fetching ", "checking ", "reading ")
         )  # and the name of a file
-        words = (
-            f"{bytes_text(done)} of {bytes_text(total)}"
-            if of_bytes
-            else f"{done:,} of {total:,} rows"
-        )
+        if of_bytes:
+            words = f"{bytes_text(done)} of {bytes_text(total)}"
+        else:
+            words = f"{done:,} of {total:,} rows"
         if display:
             if stage not in tasks:
                 tasks[stage] = display.add_task(

@@ -75,53 +75,52 @@ def report_command(
     from crosswind.reports.gather import gather, no_collection
     from crosswind.studies.store import Store
 
-    if form not in _SUFFIX:
-        raise unknown("--format", "format", form, _SUFFIX)
-    if table_choice not in ("two", "all"):
-        raise unknown("--tables", "choice", table_choice, ("two", "all"))
-    form = "json" if as_json else form
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError("--out", f"{out} is a file; name a folder")
+    form = _checked_form(form, table_choice, out, as_json)
     paged = not no_page and (page is not None or (form == "text" and out is None))
     with Store.open(where) as store, no_collection():
-        names = [store.study(study)["name"]] if study is not None else store.study_names()
+        if study is not None:
+            names = [store.study(study)["name"]]
+        else:
+            names = store.study_names()
         if not names:
             raise InputError("STORE", f"{where} holds no study yet")
         # Reading is most of the time that a large store takes: tables, figures and page share what
         # is read.
-        records = [gather(store, name, draws=paged or figures is not None) for name in names]
-        tables = [
-            table
-            for record in records
-            for table in (
-                record.number_tables(every=out is not None)
-                if form == "csv"
-                else record.text_tables()
-            )
-        ]
-        if out is None and form == "json":
-            print_json({"studies": [record.to_json() for record in records]})
-        elif out is None and form == "text" and table_choice == "two":
-            typer.echo("\n\n".join(record.to_text() for record in records))
-        elif out is None:
-            if form == "text":
-                typer.echo(
-                    "".join(
-                        f"{record.findings.to_text(every=True)}\n\n"
-                        for record in records
-                        if record.findings
-                    ),
-                    nl=False,
-                )
-            _print(tables, form)
-        else:
+        draws = paged or figures is not None
+        records = [gather(store, name, draws=draws) for name in names]
+        tables = _tables_of(records, form, every=out is not None)
+        if out is not None:
             _write(tables, form, out)
+        elif form == "json":
+            print_json({"studies": [record.to_json() for record in records]})
+        else:
+            _print(records, tables, form, table_choice)
         for record in records:
             warn_of_damage(record.name, record.damaged, where)
         if figures is not None:
             _draw(records, figures)
         if paged:
             typer.echo(make_page(store, records, page), err=True)
+
+
+def _checked_form(form: str, table_choice: str, out: Path | None, as_json: bool) -> str:
+    """The form that tables are written in. Raises `InputError` for options that are none, or do not
+    go together."""
+    if form not in _SUFFIX:
+        raise unknown("--format", "format", form, _SUFFIX)
+    if table_choice not in ("two", "all"):
+        raise unknown("--tables", "choice", table_choice, ("two", "all"))
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError("--out", f"{out} is a file; name a folder")
+    return "json" if as_json else form
+
+
+def _tables_of(records: Sequence[StudyRecord], form: str, every: bool) -> list[ReportTable]:
+    """The tables of all studies. `every`: also those of single rows, where the form is CSV."""
+    tables: list[ReportTable] = []
+    for record in records:
+        tables += record.number_tables(every=every) if form == "csv" else record.text_tables()
+    return tables
 
 
 def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = None) -> str:
@@ -160,15 +159,26 @@ def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:
                 typer.echo(f"wrote {path}", err=True)
 
 
-def _print(tables: Sequence[ReportTable], form: str) -> None:
+def _print(
+    records: Sequence[StudyRecord], tables: Sequence[ReportTable], form: str, table_choice: str
+) -> None:
+    """Print findings and tables as text, or the tables in another form."""
+    if form == "text" and table_choice == "two":
+        typer.echo("\n\n".join(record.to_text() for record in records))
+        return
     if form == "csv":
         # One header: the tables of several studies are one tidy table.
         for position, table in enumerate(tables):
-            typer.echo(
-                table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False
-            )
-    else:
-        typer.echo("\n\n".join(table.written(form) for table in tables))
+            lines = table.to_csv()
+            typer.echo(lines if position == 0 else lines.partition("\n")[2], nl=False)
+        return
+    if form == "text":
+        findings = []
+        for record in records:
+            if record.findings:
+                findings.append(record.findings.to_text(every=True))
+        typer.echo("".join(f"{text}\n\n" for text in findings), nl=False)
+    typer.echo("\n\n".join(table.written(form) for table in tables))
 
 
 def _write(tables: Sequence[ReportTable], form: str, out: Path) -> None:

@@ -115,10 +115,14 @@ def _component(room: str, name: str) -> Card:
     from crosswind.data.attributes import transform_facts
 
     # A study names both kinds of transform alike.
-    component_facts = (
-        transform_facts(name, "NAME") if room == "transforms" else facts(room, name, "NAME")
-    )
-    card = [] if component_facts.card is None else [*_source_card(component_facts), ""]
+    if room == "transforms":
+        component_facts = transform_facts(name, "NAME")
+    else:
+        component_facts = facts(room, name, "NAME")
+    if component_facts.card is None:
+        card = []
+    else:
+        card = [*_source_card(component_facts), ""]
     lines = [
         f"{component_facts.name}  ({component_facts.kind})",
         "",
@@ -236,7 +240,9 @@ def _source_card(source_facts: Facts) -> list[str]:
 def _values(values: Any) -> str:
     if isinstance(values, int):
         return f"{values:,} values"
-    return values if isinstance(values, str) else ", ".join(map(str, values))
+    if isinstance(values, str):
+        return values
+    return ", ".join(map(str, values))
 
 
 def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
@@ -246,7 +252,10 @@ def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
         default = "required" if description["required"] else f"default {description['default']!r}"
         domain = f" in {description['domain']}" if description["domain"] else ""
         source = f" [{description['source']}]" if description["source"] else ""
-        tried = [f"search {declared.search.words()}"] if declared.search else []
+        if declared.search:
+            tried = [f"search {declared.search.words()}"]
+        else:
+            tried = []
         tried += [
             f"{paper}: {', '.join(map(str, values))}"
             for paper, values in (declared.grid or {}).items()

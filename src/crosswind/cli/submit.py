@@ -79,13 +79,15 @@ def submit_command(
         *_workers(cpus, gpus),
         *(word for setting in settings or () for word in ("--set", setting)),
     ]
+    gres = f"gpu:{gpus}" if gpus else None
+    mem = None if memory is None else _mebibytes(memory)
     head = {
         "job-name": f"crosswind-{re.sub(r'[^A-Za-z0-9_.-]+', '-', planned.study.name)}",
         "array": f"1-{tasks}",
         "ntasks": 1,
         "cpus-per-task": cpus,
-        "gres": f"gpu:{gpus}" if gpus else None,
-        "mem": None if memory is None else _mebibytes(memory),
+        "gres": gres,
+        "mem": mem,
         "time": time,
         "partition": partition,
         "account": account,
@@ -151,9 +153,11 @@ def _sent(script: str, out: Path) -> str:
     if sbatch is None:
         raise InputError("--slurm", "there is no sbatch here; --print shows the file for it")
     (out / "slurm").mkdir(parents=True, exist_ok=True)  # Slurm makes no folder for logs
+    env = dict(os.environ)
     done = subprocess.run(
-        [sbatch], input=script, capture_output=True, text=True, check=False, env=dict(os.environ)
+        [sbatch], input=script, capture_output=True, text=True, check=False, env=env
     )
     if done.returncode:
-        raise InputError("--slurm", f"sbatch refuses: {one_line(done.stderr or done.stdout, 300)}")
+        problem = f"sbatch refuses: {one_line(done.stderr or done.stdout, 300)}"
+        raise InputError("--slurm", problem)
     return one_line(done.stdout, 300)

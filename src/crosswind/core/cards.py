@@ -96,13 +96,12 @@ def _original(
     base: str, name: str, address: str, size: int, digits: str, variant: str = ""
 ) -> Original:
     full_address = address if "://" in address else base + address
-    url = (
-        ""
-        if address == "none"
-        else full_address + name
-        if full_address.endswith("/")
-        else full_address
-    )
+    if address == "none":
+        url = ""
+    elif full_address.endswith("/"):
+        url = full_address + name
+    else:
+        url = full_address
     return Original(
         name, url, size, **{"md5" if len(digits) == 32 else "sha256": digits}, variant=variant
     )

@@ -34,16 +34,19 @@ def aligned_codes(
                 ),
             ):
                 return code
-        raise unknown(f"{path}.{field}", "environment", name, list(valid.values()))
+        choices = list(valid.values())
+        raise unknown(f"{path}.{field}", "environment", name, choices)
 
-    first = next(iter(shown)) if clean is None else code_of(clean, "clean", shown)
+    if clean is None:
+        first = next(iter(shown))
+    else:
+        first = code_of(clean, "clean", shown)
     other_names = {code: name for code, name in shown.items() if code != first}
     names_given = [] if isinstance(aligned, str) else aligned
-    codes = (
-        list(other_names)
-        if names_given is None
-        else [code_of(name, "aligned", other_names) for name in names_given]
-    )
+    if names_given is None:
+        codes = list(other_names)
+    else:
+        codes = [code_of(name, "aligned", other_names) for name in names_given]
     if not codes or len(set(codes)) < len(codes):
         raise InputError(
             f"{path}.aligned",

@@ -48,8 +48,13 @@ class InputError(CrosswindError):
     def __init__(
         self, field: str, problem: str, choices: Iterable[object] | None = None, limit: int = 1000
     ) -> None:
-        self.field, self.problem, self.limit = field, problem, limit
-        self.choices = None if choices is None else [str(choice) for choice in choices]
+        self.field = field
+        self.problem = problem
+        self.limit = limit
+        if choices is None:
+            self.choices = None
+        else:
+            self.choices = [str(choice) for choice in choices]
         super().__init__(
             (
                 f"{field}: {problem}{_listing(self.choices)}"
@@ -92,7 +97,9 @@ def one_line(text: str, limit: int = 1000) -> str:
     """`text` with all white space runs, line breaks included, made one space, cut at `limit`
     characters, and `plain`."""
     flat = plain(" ".join(str(text).replace("\0", "").split()))  # no database keeps a zero
-    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+    if len(flat) <= limit:
+        return flat
+    return flat[: limit - 3] + "..."
 
 
 def plain(text: str) -> str:
@@ -127,9 +134,9 @@ def shown(value: object, limit: int = 80) -> str:
     """`value` as errors quote it: as Python writes it but for null, true and false, cut at `limit`
     characters."""
     words = {None: "null", True: "true", False: "false"}
-    return (
-        words[value] if value is None or isinstance(value, bool) else one_line(repr(value), limit)
-    )
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return one_line(repr(value), limit)
 
 
 def unknown(field: str, kind: str, word: object, choices: Iterable[object]) -> InputError:
@@ -138,7 +145,8 @@ def unknown(field: str, kind: str, word: object, choices: Iterable[object]) -> I
     guess = nearest(str(word), names)
     hint = f", did you mean {guess!r}?" if guess else ""
     mark = ":" if kind.endswith("'") else ""  # two quoted names side by side read as one
-    return InputError(field, f"unknown {kind}{mark} {shown(str(word))}{hint}", names)
+    problem = f"unknown {kind}{mark} {shown(str(word))}{hint}"
+    return InputError(field, problem, names)
 
 
 def _listing(choices: list[str] | None) -> str:

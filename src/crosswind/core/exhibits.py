@@ -99,10 +99,11 @@ class Picture:
             )
         down, across, height, width, channels = images.shape
         if len(columns) not in (0, across) or len(rows) not in (0, down):
-            raise ValueError(
+            problem = (
                 f"a sheet of {down} x {across} images has so many names, not {len(rows)} and"
                 f" {len(columns)}"
             )
+            raise ValueError(problem)
         times = max(1, -(-least // max(height, width)))
         large = images.repeat(times, axis=2).repeat(times, axis=3)
         framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
@@ -166,36 +167,38 @@ def _plain(exhibit: Exhibit) -> dict[str, Any]:
         values = {name: float(value) for name, value in exhibit.values.items()}
         return {"kind": "bars", "values": values, "unit": exhibit.unit, "caption": exhibit.caption}
     if isinstance(exhibit, Grid):
+        rows = [list(row) for row in exhibit.rows]
         return {
             "kind": "grid",
             "columns": list(exhibit.columns),
-            "rows": [list(row) for row in exhibit.rows],
+            "rows": rows,
             "caption": exhibit.caption,
         }
     named = {"columns": list(exhibit.columns), "rows": list(exhibit.rows)}
-    return {
-        "kind": "picture",
-        "png": base64.b64encode(exhibit.png).decode("ascii"),
-        "caption": exhibit.caption,
-        **named,
-    }
+    png = base64.b64encode(exhibit.png).decode("ascii")
+    return {"kind": "picture", "png": png, "caption": exhibit.caption, **named}
 
 
 def _read(plain: Mapping[str, Any]) -> Exhibit:
     caption = str(plain["caption"])
     if plain["kind"] == "bars":
+        unit = str(plain["unit"])
         return Bars(
-            {str(name): float(value) for name, value in plain["values"].items()},
-            str(plain["unit"]),
-            caption,
+            {str(name): float(value) for name, value in plain["values"].items()}, unit, caption
         )
     if plain["kind"] == "grid":
-        rows = [
-            [value if isinstance(value, str | int | float | None) else str(value) for value in row]
-            for row in plain["rows"]
-        ]
-        return Grid([str(name) for name in plain["columns"]], rows, caption)
+        rows = []
+        for row in plain["rows"]:
+            rows.append(
+                [
+                    value if isinstance(value, str | int | float | None) else str(value)
+                    for value in row
+                ]
+            )
+        columns = [str(name) for name in plain["columns"]]
+        return Grid(columns, rows, caption)
     if plain["kind"] != "picture":
         raise KeyError(plain["kind"])
     over, beside = (tuple(str(name) for name in plain.get(key, [])) for key in ("columns", "rows"))
-    return Picture(base64.b64decode(plain["png"], validate=True), caption, over, beside)
+    png = base64.b64decode(plain["png"], validate=True)
+    return Picture(png, caption, over, beside)

@@ -125,5 +125,6 @@ def network_file_system(path: Path) -> str:
         mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4])
         is_above = mount == "/" or location == mount or location.startswith(f"{mount}/")
         if is_above and len(mount) >= len(best):  # of two mounts on one place the later is seen
-            best, kind = mount, rest.split()[0]
+            best = mount
+            kind = rest.split()[0]
     return kind if kind in _NETWORK else ""

@@ -16,7 +16,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
         for row in rows[:MAX_ROWS]
     )
-    hidden_rows = line(f"and {len(rows) - MAX_ROWS:,} more rows") if len(rows) > MAX_ROWS else ""
+    hidden_rows = ""
+    if len(rows) > MAX_ROWS:
+        hidden_rows = line(f"and {len(rows) - MAX_ROWS:,} more rows")
     return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{hidden_rows}"
 
 
@@ -28,4 +30,6 @@ def line(text: str) -> str:
 def points(title: str, sentences: Iterable[str]) -> str:
     """A heading with a list; nothing where the list is empty."""
     list_items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
-    return f"<p><b>{escape(title)}</b></p><ul>{list_items}</ul>" if list_items else ""
+    if list_items:
+        return f"<p><b>{escape(title)}</b></p><ul>{list_items}</ul>"
+    return ""

@@ -49,7 +49,9 @@ def _value_in_words(value: Any) -> str:
     """A value of a search range as a reader is told it."""
     if isinstance(value, float):
         return f"{value:g}"
-    return value if isinstance(value, str) else shown(value)
+    if isinstance(value, str):
+        return value
+    return shown(value)
 
 
 def log(low: float, high: float) -> Log:
@@ -94,13 +96,14 @@ class Knob:
 
     def describe(self) -> dict[str, Any]:
         """The knob as plain values for JSON."""
-        description = {
-            "type" if name == "annotation" else name: value
-            for name, value in vars(self).items()
-            if name != "below" or value
-        }
+        description = {}
+        for name, value in vars(self).items():
+            if name != "below" or value:
+                description["type" if name == "annotation" else name] = value
         default = None if self.required else self.default
-        search = None if self.search is None else list(self.search.ends())
+        search = None
+        if self.search is not None:
+            search = list(self.search.ends())
         grid = dict(self.grid or {})
         description |= {"default": default, "required": self.required, "grid": grid}
         return {**description, "search": search}
@@ -279,7 +282,8 @@ class Needs:
 
     def words(self) -> list[str]:
         """What is needed, a phrase each; empty where nothing is."""
-        even, balanced = self.sampler == "per-environment", self.sampler == "balanced"
+        even = self.sampler == "per-environment"
+        balanced = self.sampler == "balanced"
         phrases = (
             ("two groups" + ", in equal shares" * balanced, self.groups),
             ("two environments" + ", in equal shares" * even, self.environments),
@@ -341,18 +345,24 @@ class Form:
         layer, are not convolutional."""
         if self.maps is not None:
             return self.maps
-        return self.norm not in ("none", "layer") if self.norm else None
+        if self.norm:
+            return self.norm not in ("none", "layer")
+        return None
 
     def is_trained(self, knobs: Mapping[str, Any]) -> bool:
         """Whether methods train the model with these knobs."""
-        return bool(knobs[self.trained]) if isinstance(self.trained, str) else self.trained
+        if isinstance(self.trained, str):
+            return bool(knobs[self.trained])
+        return self.trained
 
     def is_given(self, knobs: Mapping[str, Any]) -> bool:
         """Whether the model with these knobs begins with weights made elsewhere, of a file, a
         folder or by name."""
         if self.of and knobs[self.of] is not None:
             return False  # its one layer is new
-        return knobs["weights"] is not None if "weights" in knobs else bool(self.folders)
+        if "weights" in knobs:
+            return knobs["weights"] is not None
+        return bool(self.folders)
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
         """What the layers of the model with these knobs are normalised by."""
@@ -423,12 +433,11 @@ def resolve(
         else:
             settings[name] = declared.default
     for declared in knobs:
-        name, bound = declared.name, declared.below
+        name = declared.name
+        bound = declared.below
         if bound and settings[name] >= settings[bound]:
-            raise InputError(
-                f"{inside}{name}",
-                f"must be below {bound}, which is {settings[bound]}, not {settings[name]}",
-            )
+            problem = f"must be below {bound}, which is {settings[bound]}, not {settings[name]}"
+            raise InputError(f"{inside}{name}", problem)
     return settings
 
 
@@ -460,9 +469,8 @@ def _of_its_kind(declared: Knob, value: Any, path: str) -> Any:
         value = _converted(value, kinds)
         is_allowed = not is_nan and _kind_of(value) in kinds
     if not is_allowed:
-        raise InputError(
-            path, f"must be {_expected(declared)}, not {'a NaN' if is_nan else shown(value)}"
-        )
+        problem = f"must be {_expected(declared)}, not {'a NaN' if is_nan else shown(value)}"
+        raise InputError(path, problem)
     return value
 
 
@@ -487,7 +495,10 @@ def _is_inside(number: float, domain: str) -> bool:
     match = _INTERVAL.match(domain)
     if match is None:
         return True
-    opening, low, high, closing = match[1], float(match[2]), float(match[3]), match[4]
+    opening = match[1]
+    low = float(match[2])
+    high = float(match[3])
+    closing = match[4]
     is_below = number < low or (number == low and opening == "(")
     is_above = number > high or (number == high and closing == ")")
     return not is_below and not is_above
@@ -502,7 +513,9 @@ def _expected(declared: Knob) -> str:
     if "Any" in kinds:
         return declared.doc or "given"  # what it is in words, since its type says nothing
     kind_names = " or ".join(_kind_in_words(kind) for kind in kinds)
-    return f"{kind_names} in {declared.domain}" if declared.domain else kind_names
+    if declared.domain:
+        return f"{kind_names} in {declared.domain}"
+    return kind_names
 
 
 def _kind_in_words(kind: str) -> str:

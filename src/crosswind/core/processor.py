@@ -90,11 +90,14 @@ def _cpuinfo() -> str:
 def _field(text: str, *names: str) -> str | None:
     """The value of the first line of /proc/cpuinfo that begins with one of these names."""
     line = next((line for line in text.splitlines() if line.startswith(names)), None)
-    return None if line is None else line.partition(":")[2].strip()
+    if line is None:
+        return None
+    return line.partition(":")[2].strip()
 
 
 def _told_by_darwin() -> bool | None:
-    value, size = ctypes.c_int(0), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    value = ctypes.c_int(0)
+    size = ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
     status = ctypes.CDLL(None).sysctlbyname(
         b"hw.optional.arm.FEAT_BF16", ctypes.byref(value), ctypes.byref(size), None, 0
     )

@@ -103,10 +103,9 @@ class Facts:
 
     def describe(self) -> dict[str, Any]:
         """The facts as plain values for JSON."""
-        description: dict[str, Any] = {
-            "family": self.family or None,
-            "hooks": list(self.defines) if self.room == "methods" else None,
-        }
+        hooks = list(self.defines) if self.room == "methods" else None
+        family = self.family or None
+        description: dict[str, Any] = {"family": family, "hooks": hooks}
         for name, fact in (("needs", self.needs), ("built", self.built), ("access", self.access)):
             description[name] = (
                 None
@@ -114,8 +113,9 @@ class Facts:
                 else {key: value for key, value in asdict(fact).items() if value}
             )
         if self.limit is not None:
+            knobs = dict(self.limit.knobs)
             description["limit"] = {
-                "knobs": dict(self.limit.knobs),
+                "knobs": knobs,
                 "equals": self.limit.equals,
                 "reason": self.limit.reason,
             }
@@ -146,9 +146,8 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
         if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
             taken = (_scan(room)[name].module, _scan(room)[name].qualname)
         if taken not in (None, identity):
-            raise InputError(
-                "name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}"
-            )
+            problem = f"{name!r} is already registered in {room} by {'.'.join(taken or ())}"
+            raise InputError("name", problem)
         _LIVE[room, name] = cls
         cls.registered_name = name  # type: ignore[attr-defined]
         cls.registered_kind = kind  # type: ignore[attr-defined]
@@ -178,16 +177,16 @@ def facts(room: str, name: str, field: str = "name") -> Facts:
         import_named()
     if (room, name) in _LIVE:
         return facts_of_class(_LIVE[room, name])
-    raise unknown(
-        field, room.removesuffix("s"), name, [known_facts.name for known_facts in listing(room)]
-    )
+    choices = [known_facts.name for known_facts in listing(room)]
+    raise unknown(field, room.removesuffix("s"), name, choices)
 
 
 def load(room: str, name: str, field: str = "name") -> type:
     """The class itself; imports its file."""
     known_facts = facts(room, name, field)
     if (room, name) not in _LIVE:
-        module = _import(known_facts.module, f"{room.removesuffix('s')} {name!r}")
+        described = f"{room.removesuffix('s')} {name!r}"
+        module = _import(known_facts.module, described)
         _LIVE.setdefault((room, name), getattr(module, known_facts.qualname))
     return _LIVE[room, name]
 
@@ -209,16 +208,18 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
             continue
         if module == "__main__":
             main = sys.modules["__main__"]
-            spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+            spec = getattr(main, "__spec__", None)
+            file = getattr(main, "__file__", None)
             if spec is None and file is None:
                 raise InputError(
                     "workers",
                     f"{name!r} is defined in this session, where workers cannot find it; use"
                     " workers=0",
                 )
-            module = (
-                spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
-            )
+            if spec is not None:
+                module = spec.name.removesuffix(".__main__")
+            else:
+                module = Path(str(file)).stem
         modules.add(module)
     return sorted(modules)
 
@@ -227,7 +228,8 @@ def _room_of(kind: str) -> str:
     for room, (_, kinds) in ROOMS.items():
         if kind in kinds:
             return room
-    raise unknown("kind", "kind", kind, [kind for _, kinds in ROOMS.values() for kind in kinds])
+    choices = [kind for _, kinds in ROOMS.values() for kind in kinds]
+    raise unknown("kind", "kind", kind, choices)
 
 
 @cache
@@ -237,11 +239,11 @@ def _scan(room: str) -> dict[str, Facts]:
     for module, path in [*_files_of(package), *_plugins()]:
         for facts_read in _read(module, path, room):
             if facts_read.name in facts_by_name:
-                raise InputError(
-                    "name",
+                problem = (
                     f"{facts_read.name!r} is registered in {room} by"
-                    f" {facts_by_name[facts_read.name].module} and {facts_read.module}",
+                    f" {facts_by_name[facts_read.name].module} and {facts_read.module}"
                 )
+                raise InputError("name", problem)
             facts_by_name[facts_read.name] = facts_read
     return facts_by_name
 
@@ -282,15 +284,17 @@ def _file_of(module: str) -> Path | None:
         spec = importlib.util.find_spec(top)
         for name in names:
             search_locations = None if spec is None else spec.submodule_search_locations
-            spec = (
-                None
-                if search_locations is None
-                else PathFinder.find_spec(name, list(search_locations))
-            )
+            spec = None
+            if search_locations is not None:
+                spec = PathFinder.find_spec(name, list(search_locations))
     except (ImportError, ValueError):
         return None
-    file = None if spec is None or spec.origin is None else Path(spec.origin)
-    return file if file is not None and file.is_file() else None
+    file = None
+    if spec is not None and spec.origin is not None:
+        file = Path(spec.origin)
+    if file is not None and file.is_file():
+        return file
+    return None
 
 
 def _import(module: str, described: str) -> ModuleType:
@@ -299,9 +303,8 @@ def _import(module: str, described: str) -> ModuleType:
     except Exception as error:  # whatever the code of somebody else does when it is imported
         if _is_ours(module):
             raise
-        raise InputError(
-            described, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        problem = f"its module {module!r} cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(described, problem) from error
 
 
 @cache
@@ -354,9 +357,9 @@ def facts_in_file(module: str, path: Path, room: str) -> list[Facts]:
 
 def _parsed(path: Path) -> list[ast.stmt]:
     text = path.read_text(encoding="utf-8")
-    return (
-        ast.parse(text, filename=str(path)).body if "knob(" in text or "register(" in text else []
-    )
+    if "knob(" in text or "register(" in text:
+        return ast.parse(text, filename=str(path)).body
+    return []
 
 
 _parsed_base = cache(_parsed)
@@ -364,13 +367,11 @@ _parsed_base = cache(_parsed)
 
 def _word_of(node: ast.expr) -> str:
     """`knob` of both `knob(...)` and `crosswind.knob(...)`."""
-    return (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.attr
-        if isinstance(node, ast.Attribute)
-        else ""
-    )
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return ""
 
 
 def _bases_of(
@@ -417,9 +418,9 @@ def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dic
             and _word_of(statement.value.func) == "knob"
         ):
             name = _word_of(statement.target)
-            read[name] = declarations.knob_of(
-                name, ast.unparse(statement.annotation), _evaluate(statement.value, module)
-            )
+            annotation = ast.unparse(statement.annotation)
+            declared = _evaluate(statement.value, module)
+            read[name] = declarations.knob_of(name, annotation, declared)
     return read
 
 
@@ -432,11 +433,10 @@ def _defined(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> list[str]
         if _knobs_of_node(*base)
         for name in _defined(*base)
     ]
-    functions = [
-        statement.name
-        for statement in node.body
-        if isinstance(statement, ast.FunctionDef) and not statement.name.startswith("_")
-    ]
+    functions = []
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and not statement.name.startswith("_"):
+            functions.append(statement.name)
     return list(dict.fromkeys([*shared, *functions]))
 
 
@@ -470,7 +470,10 @@ def _evaluate(node: ast.expr, module: str) -> Any:
         )
     except Exception as error:  # what an import of the file would raise as well
         words = f"a declaration may use only {', '.join(sorted(_WORDS))} ({error})"
-        problem = words if isinstance(error, NameError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, NameError):
+            problem = words
+        else:
+            problem = f"{type(error).__name__}: {error}"
         raise InputError(module, f"line {node.lineno}: {problem}") from None
 
 
@@ -480,16 +483,16 @@ def facts_of_class(cls: Any) -> Facts:
     import inspect
 
     knobs = declarations.knobs_of(cls)
-    class_values = {
-        key: value for key, value in vars(cls).items() if key not in [pair.name for pair in knobs]
-    }
+    class_values = {}
+    for key, value in vars(cls).items():
+        if key not in [pair.name for pair in knobs]:
+            class_values[key] = value
     declared = {key: class_values[key] for key in _DECLARED if key in class_values}
     bases: list[type] = cls.__mro__[:0:-1]
-    shared = [
-        base
-        for base in bases
-        if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base)
-    ]
+    shared = []
+    for base in bases:
+        if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base):
+            shared.append(base)
     pairs = [pair for shared_class in (*shared, cls) for pair in vars(shared_class).items()]
     functions = [
         key
@@ -497,7 +500,9 @@ def facts_of_class(cls: Any) -> Facts:
         if inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
     ]
     defines = tuple(dict.fromkeys(key for key in functions if not key.startswith("_")))
-    name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")
+    name = cls.registered_name
+    kind = cls.registered_kind
+    doc = inspect.cleandoc(cls.__doc__ or "")
     return Facts(
         name,
         kind,

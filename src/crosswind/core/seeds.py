@@ -72,7 +72,8 @@ def permuted(
     value = np.asarray(positions).astype(np.uint64)
     if value.size == 0:
         return value.astype(np.int64)
-    bounds, keys = np.asarray(sizes).astype(np.uint64), np.asarray(keys).astype(np.uint64)
+    bounds = np.asarray(sizes).astype(np.uint64)
+    keys = np.asarray(keys).astype(np.uint64)
     small = bounds <= np.uint64(256)
     if small.all() or not small.any():
         return _walk(value, bounds, keys, 16 if small[0] else 8).astype(np.int64)
@@ -104,7 +105,8 @@ def _feistel(
 ) -> NDArray[np.uint64]:
     row = value // columns
     column = value - row * columns
-    mixed, spare = np.empty_like(value), np.empty_like(value)
+    mixed = np.empty_like(value)
+    spare = np.empty_like(value)
     with np.errstate(over="ignore"):
         for turn in range(rounds):
             source, target, side = (column, row, rows) if turn % 2 == 0 else (row, column, columns)

@@ -79,12 +79,16 @@ class InputSpec:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """The shape of a row in an array of rows; () where a row is a Python object."""
-        return () if self.dtype == object else self.shape
+        if self.dtype == object:
+            return ()
+        return self.shape
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:
         """The shape in which a network takes a row: (c, h, w) for images."""
-        return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.row_shape
+        if self.kind == "image":
+            return (self.shape[2], *self.shape[:2])
+        return self.row_shape
 
     def __str__(self) -> str:
         """Such as `images of 32 x 32 x 3` or `features of 64 numbers`."""
@@ -121,9 +125,8 @@ class Predictions:
         n = len(self.ids)
         for name in ("label", "group", "answer"):
             if getattr(self, name).shape != (n,):
-                raise ValueError(
-                    f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)"
-                )
+                problem = f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)"
+                raise ValueError(problem)
         if self.logits is not None and (self.logits.ndim != 2 or len(self.logits) != n):
             raise ValueError(f"Predictions.logits has shape {self.logits.shape}, not ({n}, k)")
         if self.texts is not None and len(self.texts) != n:
@@ -171,7 +174,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.integer | np.floating | np.bool_):
         return value.item()
     if isinstance(value, tuple | set | frozenset):
-        return sorted(value) if isinstance(value, set | frozenset) else list(value)
+        if isinstance(value, set | frozenset):
+            return sorted(value)
+        return list(value)
     raise TypeError(f"{type(value).__name__} has no canonical form")
 
 

@@ -58,10 +58,8 @@ class Attribute:
         if not self.values:
             raise InputError(self.name, "an attribute needs at least one value")
         if len(self.values) > MOST_VALUES:
-            raise InputError(
-                self.name,
-                f"an attribute has at most {MOST_VALUES:,} values, not {len(self.values):,}",
-            )
+            problem = f"an attribute has at most {MOST_VALUES:,} values, not {len(self.values):,}"
+            raise InputError(self.name, problem)
         if len(self._by_text) < len(self.values):
             twice = next(value for i, value in enumerate(self.values) if value in self.values[:i])
             raise InputError(self.name, f"the value {twice!r} is named twice")
@@ -87,11 +85,10 @@ class Attribute:
             if code is not None:
                 return code
         else:
-            meant = [
-                self._by_folded[word]
-                for word in (_TRUE if value else _FALSE)
-                if word in self._by_folded
-            ]
+            meant = []
+            for word in _TRUE if value else _FALSE:
+                if word in self._by_folded:
+                    meant.append(self._by_folded[word])
             if len(set(meant)) == 1:
                 return meant[0]
         raise unknown(
@@ -105,11 +102,9 @@ class Attribute:
     @cached_property
     def _by_look(self) -> dict[str, int]:
         looks = [look_of(value) for value in self.values]
-        return (
-            {look: code for code, look in enumerate(looks) if looks.count(look) == 1}
-            if len(looks) <= _FEW
-            else {}
-        )
+        if len(looks) <= _FEW:
+            return {look: code for code, look in enumerate(looks) if looks.count(look) == 1}
+        return {}
 
     @cached_property
     def _by_folded(self) -> dict[str, int]:
@@ -159,10 +154,11 @@ class AttributeTable:
         for attribute, column in zip(self.attributes, codes, strict=True):
             if column.size and (int(column.max()) >= len(attribute) or int(column.min()) < 0):
                 row = int(np.flatnonzero((column >= len(attribute)) | (column < 0))[0])
-                raise DataError(
+                problem = (
                     f"row {row} has code {int(column[row])} of attribute {attribute.name!r}, which"
                     f" has {len(attribute)} values"
                 )
+                raise DataError(problem)
         most_values = max((len(attribute) for attribute in self.attributes), default=1)
         codes = np.ascontiguousarray(codes, dtype=np.min_scalar_type(most_values - 1)).view()
         codes.flags.writeable = (
@@ -203,9 +199,9 @@ class AttributeTable:
         words = "\x1e".join(
             "\x1f".join((attribute.name, *attribute.values)) for attribute in self.attributes
         )
-        return digest_arrays(
-            {"codes": self.codes, "names": np.frombuffer(words.encode(), dtype=np.uint8)}
-        )
+        names = np.frombuffer(words.encode(), dtype=np.uint8)
+        arrays = {"codes": self.codes, "names": names}
+        return digest_arrays(arrays)
 
     def _index(self, name: str, field: str) -> int:
         for i, attribute in enumerate(self.attributes):
@@ -269,25 +265,28 @@ class DerivedAttribute:
             or not isinstance(settings, Sequence)
             or len(settings) != len(names)
         ):
-            raise InputError(
-                f"{self.name}.settings",
-                f"needs one entry for each of {len(names)} values, not {settings!r}",
-            )
+            problem = f"needs one entry for each of {len(names)} values, not {settings!r}"
+            raise InputError(f"{self.name}.settings", problem)
         if self.transform:
             transform_facts(self.transform, f"{self.name}.transform")
-        checked = [
-            self._checked(entry, f"{self.name}.settings.{value}")
-            for value, entry in zip(names, settings, strict=True)
-        ]
+        checked = []
+        for value, entry in zip(names, settings, strict=True):
+            checked.append(self._checked(entry, f"{self.name}.settings.{value}"))
         object.__setattr__(self, "settings", tuple(checked))
 
     def _checked(self, entries: Any, path: str) -> Settings:
         if entries is None:
             return None
-        listed = list(entries) if isinstance(entries, list | tuple) else [entries]
+        if isinstance(entries, list | tuple):
+            listed = list(entries)
+        else:
+            listed = [entries]
         settings_found: list[Mapping[str, Any]] = []
         for position, entry in enumerate(listed):
-            entry_path = path if len(listed) == 1 else f"{path}.{position}"
+            if len(listed) == 1:
+                entry_path = path
+            else:
+                entry_path = f"{path}.{position}"
             if not isinstance(entry, Mapping):
                 raise InputError(
                     entry_path,
@@ -322,10 +321,11 @@ class DerivedAttribute:
                 )
             transform_known = transform_facts(name, f"{path}.transform")
             list_knobs = {knob.name for knob in transform_known.knobs if "list" in knob.annotation}
-            choices = [
-                value if isinstance(value, list) and key not in list_knobs else [value]
-                for key, value in knob_settings.items()
-            ]
+            choices = []
+            for key, value in knob_settings.items():
+                choices.append(
+                    value if isinstance(value, list) and key not in list_knobs else [value]
+                )
             for chosen in product(*choices):
                 knobs = resolve(
                     transform_known.knobs,
@@ -374,18 +374,18 @@ class DerivedAttribute:
 
     def keep(self, codes: Sequence[int]) -> DerivedAttribute:
         """The derived attribute with only some of its values, in the order of `codes`."""
+        settings = tuple(self.settings[code] for code in codes)
         return dataclasses.replace(
-            self,
-            values=tuple(self.values[code] for code in codes),
-            settings=tuple(self.settings[code] for code in codes),
+            self, values=tuple(self.values[code] for code in codes), settings=settings
         )
 
     def describe(self) -> dict[str, Any]:
         """The derived attribute as plain values for JSON."""
+        version = transform_facts(self.transform).version if self.transform else 0
         return {
             "name": self.name,
             "transform": self.transform,
-            "version": transform_facts(self.transform).version if self.transform else 0,
+            "version": version,
             "values": {
                 value: _told(entry) for value, entry in zip(self.values, self.settings, strict=True)
             },

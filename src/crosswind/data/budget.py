@@ -22,7 +22,9 @@ _budgets: list[int] = []
 def budget() -> int:
     """The most bytes of pixels that this process may hold by itself: what `bounded` says, else half
     of `usable_memory`."""
-    return _budgets[-1] if _budgets else int(SHARE * usable_memory())
+    if _budgets:
+        return _budgets[-1]
+    return int(SHARE * usable_memory())
 
 
 @contextlib.contextmanager
@@ -47,11 +49,9 @@ def memory_bytes(value: object, field: str) -> int | None:
     """
     if value is None:
         return None
-    match = (
-        None
-        if isinstance(value, bool)
-        else re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
-    )
+    match = None
+    if not isinstance(value, bool):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
     if match is None or len(match[1]) > 18:
         raise InputError(field, f"{shown(value)} is no amount of memory such as 500MB or 8GB")
     return int(float(match[1]) * _UNITS[match[2]])

@@ -53,18 +53,17 @@ class Clustering:
         for name, low in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+                field = f"{self.field}.{name}"
                 raise InputError(
-                    f"{self.field}.{name}",
-                    f"must be a whole number of at least {low}, not {shown(value)}",
+                    field, f"must be a whole number of at least {low}, not {shown(value)}"
                 )
         if self.k > MOST_VALUES:
-            raise InputError(
-                f"{self.field}.k",
-                f"an attribute has at most {MOST_VALUES:,} values, not {self.k:,}",
-            )
+            problem = f"an attribute has at most {MOST_VALUES:,} values, not {self.k:,}"
+            raise InputError(f"{self.field}.k", problem)
         for name, choices in (("algorithm", ALGORITHMS), ("scale", SCALES)):
             if getattr(self, name) not in choices:
-                raise unknown(f"{self.field}.{name}", name, getattr(self, name), choices)
+                word = getattr(self, name)
+                raise unknown(f"{self.field}.{name}", name, word, choices)
 
     def codes(
         self,
@@ -84,7 +83,8 @@ class Clustering:
         from threadpoolctl import threadpool_limits
 
         codes = np.zeros(len(features), dtype=np.int64)
-        fitted = np.ones(len(features), dtype=bool) if fitted is None else fitted
+        if fitted is None:
+            fitted = np.ones(len(features), dtype=bool)
         self._refuse_few(fitted, "")
         # Several threads add up in no fixed order, which now and then moves a row between two
         # centres.
@@ -113,11 +113,11 @@ class Clustering:
             return points
         n_components = min(int(fitted.sum()), points.shape[1])
         if self.components > n_components:
-            raise InputError(
-                f"{self.field}.components",
+            problem = (
                 f"must be at most {n_components:,}, the lesser of rows and features, not"
-                f" {self.components:,}",
+                f" {self.components:,}"
             )
+            raise InputError(f"{self.field}.components", problem)
         from sklearn.decomposition import PCA
 
         return (
@@ -144,13 +144,13 @@ class Clustering:
         codes = fit.predict(points)
         counts = np.bincount(codes, minlength=self.k)
         if not counts.all():
-            advice = (
-                "take a smaller k" if self.algorithm == "kmeans" else "take a smaller k, or kmeans"
+            advice = "take a smaller k, or kmeans"
+            if self.algorithm == "kmeans":
+                advice = "take a smaller k"
+            problem = (
+                f"only {(counts > 0).sum()} of {self.k} clusters have a row{_of(value)}: {advice}"
             )
-            raise InputError(
-                f"{self.field}.k",
-                f"only {(counts > 0).sum()} of {self.k} clusters have a row{_of(value)}: {advice}",
-            )
+            raise InputError(f"{self.field}.k", problem)
         first = np.unique(codes, return_index=True)[1]
         rank = np.empty(self.k, dtype=np.int64)
         rank[np.lexsort((first, -counts))] = np.arange(self.k)
@@ -158,10 +158,8 @@ class Clustering:
 
     def _refuse_few(self, fitted: NDArray[np.bool_], value: str) -> None:
         if fitted.sum() < self.k:
-            raise InputError(
-                f"{self.field}.k",
-                f"{self.k:,} clusters cannot be found in {fitted.sum():,} rows{_of(value)}",
-            )
+            problem = f"{self.k:,} clusters cannot be found in {fitted.sum():,} rows{_of(value)}"
+            raise InputError(f"{self.field}.k", problem)
 
     def _state(self, stage: str) -> int:
         return seed_of(self.seed, "clusters", stage) % (1 << 32)
@@ -198,7 +196,9 @@ def with_clusters(
             f"{field}.name", f"data set {dataset.name!r} already has an attribute {name!r}"
         )
     table = dataset.table
-    groups = None if within is None else table.column(within, f"{field}.within")
+    groups = None
+    if within is not None:
+        groups = table.column(within, f"{field}.within")
     names = () if within is None else table.attribute(within).values
     fitted = np.ones(table.n_rows, dtype=bool)
     for attribute, values in (fit or {}).items():
@@ -220,7 +220,8 @@ def with_clusters(
         points = np.asarray(features)
         if problem := _problem(points, dataset, "the array"):
             raise InputError(path, problem)
-    return dataset.with_attribute(name, range(k), how.codes(points, groups, fitted, names))
+    codes = how.codes(points, groups, fitted, names)
+    return dataset.with_attribute(name, range(k), codes)
 
 
 def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> NDArray[Any]:
@@ -255,7 +256,8 @@ def _problem(points: NDArray[Any], dataset: AttributedDataset, called: str) -> s
     for start in range(0, len(points), 4096):
         bad = np.argwhere(~(np.abs(points[start : start + 4096].astype(np.float64)) <= LARGEST))
         if len(bad):
-            row, column = start + int(bad[0, 0]), int(bad[0, 1])
+            row = start + int(bad[0, 0])
+            column = int(bad[0, 1])
             value = float(points[row, column])
             problem = "which is too large" if np.isfinite(value) else "which is no number"
             return f"{called}, row {row + 1}, feature {column + 1} is {value:g}, {problem}"

@@ -52,7 +52,9 @@ def number_hashes(numbers: NDArray[np.float32]) -> Hashes | None:
         return hashes
     if counts.max() > max(20, MOST_ALIKE * len(hashes)):
         return None
-    return None if _pairs_by_chance(numbers[first]) >= 1 else hashes
+    if _pairs_by_chance(numbers[first]) >= 1:
+        return None
+    return hashes
 
 
 @final
@@ -71,7 +73,9 @@ class FileContents:
         opened: Callable[[int], Path | bytes],
         named: Callable[[int], str],
     ) -> None:
-        self.sizes, self.opened, self.named = sizes, opened, named
+        self.sizes = sizes
+        self.opened = opened
+        self.named = named
         self._stages = [
             hash64(sizes, seed_of(0, "size of a file")),
             np.zeros(len(sizes), np.uint64),
@@ -81,10 +85,12 @@ class FileContents:
 
     def rows(self, rows: NDArray[np.int64]) -> FileContents:
         """Those of some of the rows."""
-        opened, named = self.opened, self.named
+        opened = self.opened
+        named = self.named
         row_list = rows.tolist()
+        sizes = self.sizes[rows]
         return FileContents(
-            self.sizes[rows], lambda row: opened(row_list[row]), lambda row: named(row_list[row])
+            sizes, lambda row: opened(row_list[row]), lambda row: named(row_list[row])
         )
 
     def names(self) -> Hashes:
@@ -107,9 +113,15 @@ class FileContents:
         return self._stages[number]
 
     def _bytes(self, row: int, stage: int) -> bytes:
-        source_handle, size = self.opened(row), int(self.sizes[row])
-        begin = 0 if stage == 2 or size <= PROBE else (size - PROBE) // 2
-        length = size if stage == 2 or size <= PROBE else PROBE
+        source_handle = self.opened(row)
+        size = int(self.sizes[row])
+        begin = 0
+        if stage != 2 and not (size <= PROBE):
+            begin = (size - PROBE) // 2
+        if stage == 2 or size <= PROBE:
+            length = size
+        else:
+            length = PROBE
         if isinstance(source_handle, bytes):
             return source_handle[begin : begin + length]
         try:
@@ -119,9 +131,8 @@ class FileContents:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise DataError(
-                f"{self.named(row)} cannot be read: {error.strerror or error}"
-            ) from None
+            problem = f"{self.named(row)} cannot be read: {error.strerror or error}"
+            raise DataError(problem) from None
 
 
 def names_of(sets: Sequence[FileContents]) -> list[Hashes]:
@@ -145,7 +156,8 @@ def _read(handle: int, begin: int, length: int) -> bytes:
     chunks = []
     while length > 0 and (chunk := os.pread(handle, min(length, 1 << 24), begin)):
         chunks.append(chunk)
-        begin, length = begin + len(chunk), length - len(chunk)
+        begin = begin + len(chunk)
+        length = length - len(chunk)
     return b"".join(chunks)
 
 

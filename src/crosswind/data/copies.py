@@ -40,24 +40,27 @@ def copies(
     and its place in the chain: a copy has the same bits whichever rows stand beside it. Images and
     texts. Raises `InputError` where the inputs are neither, or a transform does not take them.
     """
-    spec, n_changes = dataset.check_inputs(), len(changes)
+    spec = dataset.check_inputs()
+    n_changes = len(changes)
     room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
     if room is None and any(changes):
         raise InputError(
             "data", f"{spec} cannot be changed by a transform; only images and texts can"
         )
-    transform_of = {
-        repr(transform_step): load(room or "", transform_step[0])(**transform_step[1])
-        for chain in changes
-        for transform_step in chain
-    }
+    transform_of = {}
+    for chain in changes:
+        for transform_step in chain:
+            transform_of[repr(transform_step)] = load(room or "", transform_step[0])(
+                **transform_step[1]
+            )
     numbers = [
         [list(transform_of).index(repr(transform_step)) for transform_step in chain]
         for chain in changes
     ]
     transforms = list(transform_of.values())
     rows = np.asarray(rows, dtype=np.int64)
-    base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
+    base = rows // dataset.n_derived
+    ids = dataset.row_ids(rows)
     change = _images if spec.kind == "image" else changed_texts
 
     def read(virtual_rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -87,12 +90,13 @@ def copies(
         digest_arrays({"rows": rows}),
         [[[transform, dict(knobs)] for transform, knobs in chain] for chain in changes],
     ]
+    codes = np.repeat(dataset.table.codes[:, base], n_changes, axis=1)
+    table = AttributeTable(dataset.table.attributes, codes)
+    fingerprint = digest({"copies": identity})
     return dataclasses.replace(
         dataset,
         name=name,
-        table=AttributeTable(
-            dataset.table.attributes, np.repeat(dataset.table.codes[:, base], n_changes, axis=1)
-        ),
+        table=table,
         read=read,
         ids=np.arange(len(rows) * n_changes),
         units=None,
@@ -101,7 +105,7 @@ def copies(
         contents=None,
         files=None,
         origin="",
-        fingerprint=digest({"copies": identity}),
+        fingerprint=fingerprint,
     )
 
 

@@ -70,11 +70,10 @@ class AttributedDataset:
 
     def __post_init__(self) -> None:
         n = self.table.n_rows
-        ids = (
-            np.arange(n, dtype=np.int64)
-            if self.ids is _BY_ROW_NUMBER
-            else np.asarray(self.ids, dtype=np.int64)
-        )
+        if self.ids is _BY_ROW_NUMBER:
+            ids = np.arange(n, dtype=np.int64)
+        else:
+            ids = np.asarray(self.ids, dtype=np.int64)
         if ids.shape != (n,):
             raise DataError(f"data set {self.name!r} has {n} rows and ids of shape {ids.shape}")
         if (
@@ -88,18 +87,16 @@ class AttributedDataset:
             array = getattr(self, name)
             if array is not None and (array.shape != (n,) or array.dtype != kind):
                 wanted_form = f"{np.dtype(kind)} ({n},)"
-                raise DataError(
+                problem = (
                     f"data set {self.name!r} has {n} rows and {name} of {array.dtype}"
                     f" {array.shape}, not {wanted_form}"
                 )
+                raise DataError(problem)
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
-            identity = {
-                "name": self.name,
-                "table": self.table.digest(),
-                "image_shape": self.image_shape,
-            }
+            table_digest = self.table.digest()
+            identity = {"name": self.name, "table": table_digest, "image_shape": self.image_shape}
             fingerprint = digest(
                 identity
                 if self.input is None or self.image_shape is not None
@@ -121,7 +118,9 @@ class AttributedDataset:
     @property
     def n_derived(self) -> int:
         """V, the number of values of the derived attribute; 1 where there is none."""
-        return 1 if self.derived is None else len(self.derived.values)
+        if self.derived is None:
+            return 1
+        return len(self.derived.values)
 
     @property
     def schema(self) -> tuple[Attribute, ...]:
@@ -136,9 +135,8 @@ class AttributedDataset:
         for attribute in self.schema:
             if attribute.name == name:
                 return attribute
-        raise unknown(
-            field, f"attribute of {self.name}", name, [attribute.name for attribute in self.schema]
-        )
+        choices = [attribute.name for attribute in self.schema]
+        raise unknown(field, f"attribute of {self.name}", name, choices)
 
     def code_of(self, name: str, value: object, field: str = "") -> int:
         """The code of a value of a named attribute, see `Attribute.code_of`."""
@@ -155,7 +153,9 @@ class AttributedDataset:
         """The unit of (virtual) rows: int64 of the shape of `rows`; a derived row's unit is that of
         its base row."""
         base = np.asarray(rows, dtype=np.int64) // self.n_derived
-        return self.ids[base] if self.units is None else self.units[base]
+        if self.units is None:
+            return self.ids[base]
+        return self.units[base]
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
@@ -168,7 +168,9 @@ class AttributedDataset:
     @property
     def shows(self) -> str:
         """What a row shows, in a word: text or picture."""
-        return "text" if self.input is not None and self.input.kind == "text" else "picture"
+        if self.input is not None and self.input.kind == "text":
+            return "text"
+        return "picture"
 
     def check_inputs(self) -> InputSpec:
         """What the inputs are. Raises `DataError` where there are none."""
@@ -182,16 +184,19 @@ class AttributedDataset:
     def inputs(self, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
         """The inputs of base rows, see `InputSpec`; `DataError` where the data set has none or
         gives something else."""
-        spec, row_numbers = self.check_inputs(), np.asarray(rows, dtype=np.int64)
+        spec = self.check_inputs()
+        row_numbers = np.asarray(rows, dtype=np.int64)
         assert self.read is not None
         if row_numbers.size and (
             int(row_numbers.min()) < 0 or int(row_numbers.max()) >= self.n_base
         ):
-            raise DataError(
+            problem = (
                 f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not"
                 f" {int(row_numbers.min())} to {int(row_numbers.max())}"
             )
-        row_inputs, shape = self.read(row_numbers), (len(row_numbers), *spec.row_shape)
+            raise DataError(problem)
+        row_inputs = self.read(row_numbers)
+        shape = (len(row_numbers), *spec.row_shape)
         if row_inputs.dtype != spec.dtype or row_inputs.shape != shape:
             raise DataError(
                 f"data set {self.name!r} gave {spec.kind}s of {row_inputs.dtype}"
@@ -208,8 +213,10 @@ class AttributedDataset:
         Ids, units and names of pictures stay those of the rows. Raises `InputError` for an unknown
         attribute or value, no values, a value named twice, and where no row is left.
         """
-        table, derived = self.table, self.derived
-        attributes, codes = list(table.attributes), table.codes.astype(np.int32)
+        table = self.table
+        derived = self.derived
+        attributes = list(table.attributes)
+        codes = table.codes.astype(np.int32)
         spelling: dict[str, list[str]] = {}
         for name, wanted_values in values.items():
             path = f"{field}.{name}"
@@ -265,44 +272,46 @@ class AttributedDataset:
         added = Attribute(name, tuple(values))  # type: ignore[arg-type]
         column = np.asarray(codes)
         if column.shape != (self.n_base,) or not np.issubdtype(column.dtype, np.integer):
-            raise DataError(
+            problem = (
                 f"attribute {name!r} needs {self.n_base} whole numbers, not {column.dtype}"
                 f" {column.shape}"
             )
+            raise DataError(problem)
         alone = AttributeTable((added,), column[None])
-        table = AttributeTable(
-            (*self.table.attributes, added), np.concatenate([self.table.codes, alone.codes])
-        )
-        return dataclasses.replace(
-            self, table=table, fingerprint=digest({"of": self.fingerprint, "with": alone.digest()})
-        )
+        attributes = (*self.table.attributes, added)
+        table = AttributeTable(attributes, np.concatenate([self.table.codes, alone.codes]))
+        fingerprint = digest({"of": self.fingerprint, "with": alone.digest()})
+        return dataclasses.replace(self, table=table, fingerprint=fingerprint)
 
     def with_units(self, attribute: str, field: str = "unit") -> AttributedDataset:
         """The data set whose rows belong together by an attribute's value: one unit a value."""
         units = self.table.column(attribute, field).astype(np.int64)
-        return dataclasses.replace(
-            self, units=units, fingerprint=digest({"of": self.fingerprint, "units": attribute})
-        )
+        fingerprint = digest({"of": self.fingerprint, "units": attribute})
+        return dataclasses.replace(self, units=units, fingerprint=fingerprint)
 
     def describe(self) -> dict[str, Any]:
         """Name, rows, attributes with value names and counts of rows, inputs and fingerprint, as
         plain values for JSON."""
-        columns = [
-            np.bincount(codes, minlength=len(attribute))
-            for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True)
-        ]
+        columns = []
+        for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True):
+            columns.append(np.bincount(codes, minlength=len(attribute)))
         counts = [(column * self.n_derived).tolist() for column in columns]
         if self.derived is not None:
             counts.append([self.n_base] * self.n_derived)
+        attributes = [
+            {"name": attribute.name, "values": list(attribute.values), "counts": count}
+            for attribute, count in zip(self.schema, counts, strict=True)
+        ]
+        n_units = None
+        if self.units is not None:
+            n_units = len(np.unique(self.units))
+        image_shape = None if self.image_shape is None else list(self.image_shape)
         return {
             "name": self.name,
             "rows": self.n_rows,
-            "attributes": [
-                {"name": attribute.name, "values": list(attribute.values), "counts": count}
-                for attribute, count in zip(self.schema, counts, strict=True)
-            ],
-            "units": None if self.units is None else len(np.unique(self.units)),
-            "image_shape": None if self.image_shape is None else list(self.image_shape),
+            "attributes": attributes,
+            "units": n_units,
+            "image_shape": image_shape,
             "input": None if self.input is None else self.input.kind,
             "fingerprint": self.fingerprint,
         }

@@ -36,10 +36,10 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
     texts, or the other way round.
     """
     if dataset.derived is not None:
-        raise InputError(
-            derived.name,
-            f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}",
+        problem = (
+            f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}"
         )
+        raise InputError(derived.name, problem)
     if derived.name in dataset.table.names:
         raise InputError(
             derived.name, f"data set {dataset.name!r} already has an attribute of this name"
@@ -101,9 +101,8 @@ def _checked(derived: DerivedAttribute) -> Iterator[Any]:
                 transform.check()
             except InputError as error:
                 setting = error.field.removeprefix(f"{transform.title}.")
-                raise InputError(
-                    f"{derived.name}.settings.{value}.{setting}", error.problem, error.choices
-                ) from None
+                field = f"{derived.name}.settings.{value}.{setting}"
+                raise InputError(field, error.problem, error.choices) from None
             yield transform
 
 
@@ -177,19 +176,15 @@ def render(
         return x
     from crosswind.transforms.layout import in_groups  # not at the top: it imports torch
 
-    noise, options = (
-        np.asarray(keys),
-        [option for value_options in derived.options for option in value_options],
-    )
+    noise = np.asarray(keys)
+    options = [option for value_options in derived.options for option in value_options]
     chosen = _chosen(derived, codes, noise)
 
     def change(_: int, number: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
         option = options[number]
-        return (
-            images
-            if option is None
-            else load("transforms", option[0])(**option[1])(images, noise[rows])
-        )
+        if option is None:
+            return images
+        return load("transforms", option[0])(**option[1])(images, noise[rows])
 
     if (chosen == chosen[0]).all():
         return change(0, int(chosen[0]), x, np.arange(len(codes)))
@@ -204,7 +199,8 @@ def _chosen(
     """The place of each row's option among those of all values: int64 [n], drawn by its key where
     its value has several."""
     n_options = np.array([len(value_options) for value_options in derived.options])
-    first, options_of_row = (np.cumsum(n_options) - n_options)[codes], n_options[codes]
+    first = (np.cumsum(n_options) - n_options)[codes]
+    options_of_row = n_options[codes]
     drawn = hash64(keys, seed_of(0, "one of several settings")) % options_of_row.astype(np.uint64)
     return np.asarray(first + drawn.astype(np.int64), dtype=np.int64)
 
@@ -213,7 +209,8 @@ def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
     """The inputs of (virtual) rows with evaluation noise, see `InputSpec`. Imports torch where a
     transform is applied."""
     base, values = split_rows(dataset, rows)
-    base_inputs, derived = dataset.inputs(base), dataset.derived
+    base_inputs = dataset.inputs(base)
+    derived = dataset.derived
     if derived is None or all(derived.settings[int(code)] is None for code in np.unique(values)):
         return base_inputs
     keys = evaluation_keys(dataset.ids[base], values)
@@ -235,10 +232,12 @@ def _edited(
     values: NDArray[np.int64],
     keys: NDArray[np.uint64],
 ) -> NDArray[Any]:
-    out, chosen = texts.copy(), _chosen(derived, values, keys)
+    out = texts.copy()
+    chosen = _chosen(derived, values, keys)
     options = [option for value_options in derived.options for option in value_options]
     for number in np.unique(chosen):
-        option, positions = options[number], np.flatnonzero(chosen == number)
+        option = options[number]
+        positions = np.flatnonzero(chosen == number)
         if option is not None:
             change = load("text-transforms", option[0])(**option[1])
             out[positions] = changed_texts(change, texts[positions], keys[positions])
@@ -253,11 +252,10 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
         takes = "text" if transform_facts(name).room == "text-transforms" else "image"
         if takes != spec.kind:
             rooms = {"image": "transforms", "text": "text-transforms"}
-            fitting = (
-                [transform_known.name for transform_known in listing(rooms[spec.kind])]
-                if spec.kind in rooms
-                else []
-            )
+            if spec.kind in rooms:
+                fitting = [transform_known.name for transform_known in listing(rooms[spec.kind])]
+            else:
+                fitting = []
             problem = f"{name!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
             raise InputError("derive.transform", problem, fitting)
     if spec.kind == "text" and derived.mode != "fixed":

@@ -46,20 +46,22 @@ def drawn_covers(
     angle = (
         2 * np.pi * (np.arange(ORIENTATIONS) % last) / last
     )  # the last is a full turn: the first, to the last bit
-    centre_x, centre_y = x + 16.5, y + 16.5
+    centre_x = x + 16.5
+    centre_y = y + 16.5
     left, top = (
         np.clip(np.floor((c - REACH - 1) / pixel), 0, size - side).astype(np.int64)
         for c in (centre_x, centre_y)
     )
     # The shape's own coordinates, in 64ths, are a part by column plus a part by row: one addition a
     # pixel.
-    cos, sin = np.cos(angle)[orientation][:, None], np.sin(angle)[orientation][:, None]
+    cos = np.cos(angle)[orientation][:, None]
+    sin = np.sin(angle)[orientation][:, None]
     steps = np.arange(side) + 0.5
     across = (left[:, None] + steps) * pixel - centre_x[:, None]
     down = (top[:, None] + steps) * pixel - centre_y[:, None]
-    terms = [
-        term.astype(np.float32) for term in (cos * across, sin * down, -sin * across, cos * down)
-    ]
+    terms = []
+    for term in (cos * across, sin * down, -sin * across, cos * down):
+        terms.append(term.astype(np.float32))
     patches = np.empty((n, side, side), dtype=np.uint8)
     for code, distance in enumerate((_square, _ellipse, _heart)):
         rows = np.flatnonzero(shape == code)
@@ -100,7 +102,8 @@ def _square(u: Floats, v: Floats, scale: Floats) -> Floats:
 def _ellipse(u: Floats, v: Floats, scale: Floats) -> Floats:
     """How far points lie outside the ellipse, to first order at its edge: (k - 1) k / |gradient|, k
     the length in its axes."""
-    a, b = np.float32(ELLIPSE[0]) * scale, np.float32(ELLIPSE[1]) * scale
+    a = np.float32(ELLIPSE[0]) * scale
+    b = np.float32(ELLIPSE[1]) * scale
     u /= a
     v /= b
     k = np.sqrt(u * u + v * v)
@@ -122,11 +125,13 @@ def _heart(u: Floats, v: Floats, scale: Floats) -> Floats:
     unit = np.float32(HEART) * scale
     x = np.abs(u) / unit
     y = np.float32(0.55) - v / unit  # the origin in the middle of the heart, its tip below
-    lobe_x, lobe_y = x - np.float32(0.25), y - np.float32(0.75)
+    lobe_x = x - np.float32(0.25)
+    lobe_y = y - np.float32(0.75)
     lobe = np.sqrt(lobe_x * lobe_x + lobe_y * lobe_y) - np.float32(np.sqrt(2) / 4)
     top = y - np.float32(1)
     along = np.float32(0.5) * np.maximum(x + y, np.float32(0))
-    x_along, y_along = x - along, y - along
+    x_along = x - along
+    y_along = y - along
     lower = np.sqrt(np.minimum(x * x + top * top, x_along * x_along + y_along * y_along))
     np.copysign(lower, x - y, out=lower)
     return np.asarray(np.where(x + y > 1, lobe, lower) * unit, dtype=np.float32)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crosswind.data.decoding import IMAGE_ENDINGS
 
@@ -34,6 +34,8 @@ _FEW = 4
 """Values of a class repeat: a column of names has at most one value for so many rows."""
 _SHORTEST_SHAPE = 6
 _YEARS = range(1000, 3000)
+
+Cell = TypeVar("Cell")
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,28 @@ def first_row_in_header(
     """
     cells = [(cell or "").strip() for cell in first]
     looks = [_look(cell, column, folder) for cell, column in zip(cells, columns, strict=True)]
-    files = [position for position, look in enumerate(looks) if look.file]
+    files = _cells_that(cells, looks, "file")
     if files:
-        return f"{cells[files[0]]!r} is a file, as below"
+        return f"{files[0]!r} is a file, as below"
     if any(look.name for look in looks):
         return None
-    numbers = [position for position, look in enumerate(looks) if look.number]
-    if numbers and not _may_be_names(
-        [cells[position] for position in numbers], [columns[position] for position in numbers]
-    ):
-        return f"{cells[numbers[0]]!r} is a number over numbers"
-    alike = [position for position, look in enumerate(looks) if look.alike]
+    numbers = _cells_that(cells, looks, "number")
+    if numbers and not _may_be_names(numbers, _cells_that(columns, looks, "number")):
+        return f"{numbers[0]!r} is a number over numbers"
+    alike = _cells_that(cells, looks, "alike")
     if alike:
-        return f"{cells[alike[0]]!r} is written like every cell below"
-    again = [position for position, look in enumerate(looks) if look.again]
-    words = [
-        position for position in again if position not in numbers
-    ]  # 0 and 1 name columns of which they are values, too
-    if words and len(again) > sum(look.likely_name for look in looks):
-        return f"{cells[again[0]]!r} stands below too"
+        return f"{alike[0]!r} is written like every cell below"
+    again = _cells_that(cells, looks, "again")
+    # 0 and 1 name columns of which they are values, too.
+    words_again = any(look.again and not look.number for look in looks)
+    if words_again and len(again) > sum(look.likely_name for look in looks):
+        return f"{again[0]!r} stands below too"
     return None
+
+
+def _cells_that(cells: Sequence[Cell], looks: Sequence[_Look], look_name: str) -> list[Cell]:
+    """The cells, or columns, of which a look is true."""
+    return [cell for cell, look in zip(cells, looks, strict=True) if getattr(look, look_name)]
 
 
 def names_for(first: Sequence[str | None], columns: Sequence[Series]) -> list[str]:
@@ -117,30 +121,32 @@ def repeated_header(first: Sequence[str | None], columns: Sequence[Series]) -> i
     for cell, column in zip(first, columns, strict=True):
         same &= column.eq_missing(polars.Series([cell], dtype=polars.String))
     rows = same.arg_true()
-    return int(rows[0]) if len(rows) else None
+    if len(rows):
+        return int(rows[0])
+    return None
 
 
 def _look(cell: str, column: Series, folder: Path) -> _Look:
     below = column.head(LOOKED_AT).drop_nulls().str.strip_chars()
     below = below.filter(below != "")
-    is_image, images = cell.lower().endswith(IMAGE_ENDINGS), _share_of_images(below)
-    is_number, numbers = re.match(_NUMBER, cell) is not None, _share(below, _NUMBER)
+    is_image = cell.lower().endswith(IMAGE_ENDINGS)
+    images = _share_of_images(below)
+    is_number = re.match(_NUMBER, cell) is not None
+    numbers = _share(below, _NUMBER)
     text = not is_number and cell.lower() not in _NO_VALUE
     again = bool(cell) and bool((column == cell).any())
     values = column.n_unique()
+    file = (is_image and images >= 0.5) or (
+        text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)
+    )
+    name = text and (
+        cell.lower() in USUAL_NAMES or numbers >= _MOSTLY or (not is_image and images >= _MOSTLY)
+    )
+    likely_name = text and not again and values * _FEW <= len(column)
+    number = is_number and numbers >= _MOSTLY
+    alike = _written_alike(cell, below)
     return _Look(
-        file=(is_image and images >= 0.5)
-        or (text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)),
-        number=is_number and numbers >= _MOSTLY,
-        alike=_written_alike(cell, below),
-        again=again,
-        name=text
-        and (
-            cell.lower() in USUAL_NAMES
-            or numbers >= _MOSTLY
-            or (not is_image and images >= _MOSTLY)
-        ),
-        likely_name=text and not again and values * _FEW <= len(column),
+        file=file, number=number, alike=alike, again=again, name=name, likely_name=likely_name
     )
 
 

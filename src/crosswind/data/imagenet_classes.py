@@ -42,11 +42,9 @@ def outputs_of(class_names: Sequence[str]) -> list[tuple[int, ...]] | None:
     """The outputs that count as each class, by its name; None where a name is of none of these
     sets."""
     outputs_by_name = _known()
-    return (
-        [outputs_by_name[name] for name in class_names]
-        if all(name in outputs_by_name for name in class_names)
-        else None
-    )
+    if all(name in outputs_by_name for name in class_names):
+        return [outputs_by_name[name] for name in class_names]
+    return None
 
 
 def onto_classes(
@@ -111,11 +109,10 @@ def _facts() -> dict[str, Any]:
 @cache
 def _known() -> dict[str, tuple[int, ...]]:
     # A name that two of the sets have means the same outputs in both: a test holds them to it.
-    outputs_by_name = {
-        name: output_numbers
-        for group in _facts()["groups"]
-        for name, output_numbers in groups(group).items()
-    }
+    outputs_by_name = {}
+    for group in _facts()["groups"]:
+        for name, output_numbers in groups(group).items():
+            outputs_by_name[name] = output_numbers
     return outputs_by_name | {
         name: (output_number,) for output_number, name in enumerate(synsets())
     }

@@ -60,12 +60,16 @@ def from_frame(
     rows = frame_of(frame, "frame")
     if label is not None:
         has_column(rows, label, "the frame", "label")
-        columns = None if columns is None else list(dict.fromkeys([label, *columns]))
+        if columns is None:
+            columns = None
+        else:
+            columns = list(dict.fromkeys([label, *columns]))
     if images is not None and not isinstance(images, str | Path):
         taken = (path_column,) if path_column in rows.columns else ()
         return _held(rows, _uint8(np.asarray(images)), name, unit, columns, taken)
     if all(inputs is None for inputs in (images, numbers, categories, text)):
-        numbers, categories = _all_inputs(rows, label, {label, unit, *(columns or ())})
+        used_columns = {label, unit, *(columns or ())}
+        numbers, categories = _all_inputs(rows, label, used_columns)
         columns = columns or [str(label)]
     table = Table(
         path=name,
@@ -89,7 +93,7 @@ def _listed(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _all_inputs(
-    rows: DataFrame, label: str | None, other_columns: Collection[str | None]
+    rows: DataFrame, label: str | None, used_columns: Collection[str | None]
 ) -> tuple[list[str] | None, list[str] | None]:
     """The columns of a frame that are inputs where only its label is named, as numbers and as
     categories; None for no such column."""
@@ -99,12 +103,11 @@ def _all_inputs(
             "is needed, or numbers, categories or text: which columns a model reads; with a label"
             " alone it reads all others",
         )
-    inputs = [name for name in rows.columns if name not in other_columns]
-    numbers = [
-        name
-        for name in inputs
-        if rows[name].dtype.is_numeric() and rows[name].n_unique() > MOST_CATEGORY_VALUES
-    ]
+    inputs = [name for name in rows.columns if name not in used_columns]
+    numbers = []
+    for name in inputs:
+        if rows[name].dtype.is_numeric() and rows[name].n_unique() > MOST_CATEGORY_VALUES:
+            numbers.append(name)
     categories = [name for name in inputs if name not in numbers]
     return numbers or None, categories or None
 
@@ -137,20 +140,21 @@ def from_torch(
         sample = dataset[position]
         image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
         pixels.append(_image(image, f"item {position} of {name!r}"))
-        labels += (
-            [int(other_values[0])] if other_values and not isinstance(other_values[0], dict) else []
-        )
+        if other_values and not isinstance(other_values[0], dict):
+            labels += [int(other_values[0])]
     if not pixels:
         raise DataError(f"the data set {name!r} has no items")
     shapes = {image.shape for image in pixels}
     if len(shapes) > 1:
-        raise DataError(
+        problem = (
             f"the items of {name!r} have {len(shapes)} sizes, such as"
             f" {' and '.join(map(str, sorted(shapes)[:2]))}"
         )
-    frame = (
-        {} if attributes is None else frame_of(attributes, "attributes").to_dict(as_series=False)
-    )
+        raise DataError(problem)
+    if attributes is None:
+        frame = {}
+    else:
+        frame = frame_of(attributes, "attributes").to_dict(as_series=False)
     if len(labels) == n and label not in frame:
         classes = getattr(dataset, "classes", None)
         frame[label] = [str(classes[value]) for value in labels] if classes else labels
@@ -172,13 +176,13 @@ def of_inputs(inputs: Any, spec: InputSpec, name: str = "inputs") -> AttributedD
     else:
         array = np.asarray(inputs)
         if array.shape[1:] != spec.shape or (spec.kind == "image") != (array.dtype == np.uint8):
-            raise InputError(
-                "inputs", f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]"
-            )
+            problem = f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]"
+            raise InputError("inputs", problem)
         array = np.ascontiguousarray(array, dtype=spec.dtype)
     if not len(array):
         raise InputError("inputs", "have no rows")
-    rows = AttributeTable((Attribute("rows", ("-",)),), np.zeros((1, len(array)), dtype=np.uint8))
+    codes = np.zeros((1, len(array)), dtype=np.uint8)
+    rows = AttributeTable((Attribute("rows", ("-",)),), codes)
     plain = AttributedDataset(name, rows, distinct=frozenset())
     return with_inputs(plain, name, array, spec)
 
@@ -192,9 +196,8 @@ def _held(
     taken: Sequence[str],
 ) -> AttributedDataset:
     if len(pixels) != rows.height:
-        raise DataError(
-            f"{name!r} has {len(pixels):,} images and {rows.height:,} rows of attributes"
-        )
+        problem = f"{name!r} has {len(pixels):,} images and {rows.height:,} rows of attributes"
+        raise DataError(problem)
     plain = of_columns(rows, name, name, None if columns is None else list(columns), unit, taken)
     height, width, channels = pixels.shape[1:]
     return with_inputs(plain, name, pixels, InputSpec.image(height, width, channels))
@@ -221,11 +224,13 @@ def _image(image: Any, image_words: str) -> NDArray[np.uint8]:
 
 def _uint8(images: NDArray[Any], image_words: str = "images") -> NDArray[np.uint8]:
     """uint8 [n, h, w, c] with 1 or 3 channels."""
-    images = images[..., None] if images.ndim == 3 else images
+    if images.ndim == 3:
+        images = images[..., None]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         kinds = ("uint8 [h, w]", "uint8 [h, w, 1] or [h, w, 3]")
-        raise DataError(
+        problem = (
             f"{image_words}: must be {' or '.join(kinds)} each, not {images.dtype}"
             f" {shown(list(images.shape[1:]))}"
         )
+        raise DataError(problem)
     return images

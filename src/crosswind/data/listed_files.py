@@ -77,7 +77,8 @@ class FileFolder:
         faults = [(row, file) for row, file in enumerate(files) if isinstance(file, _Fault)]
         if faults:
             numbers = range(len(names)) if row_numbers is None else row_numbers
-            raise DataError(self._sentence(faults, names, f"{table}, column {column!r}", numbers))
+            problem = self._sentence(faults, names, f"{table}, column {column!r}", numbers)
+            raise DataError(problem)
         return [str(file) for file in files]
 
     def _file_of(self, name: str, stripped: int) -> str | _Fault:
@@ -92,7 +93,9 @@ class FileFolder:
         components = _absolute_parts(name)
         if components is None:
             relative = _clean(name.replace("\\", "/"))
-            return _OUTSIDE if _leads_out(relative) else self._below(relative, leads_out=False)
+            if _leads_out(relative):
+                return _OUTSIDE
+            return self._below(relative, leads_out=False)
         inside = self._inside(components)
         relative = "/".join(components[stripped:] if inside is None else inside)
         return self._below(relative, leads_out=inside is None and not stripped)
@@ -120,7 +123,9 @@ class FileFolder:
         other_format = _other_format(matches[0])
         if other_format is not None:
             return other_format
-        return matches[0] if self._size_of(matches[0]) else _EMPTY
+        if self._size_of(matches[0]):
+            return matches[0]
+        return _EMPTY
 
     def _foreign_parts(self, paths: Sequence[Sequence[str]]) -> int:
         """How many first components of absolute paths are folders of another machine; 0 where no number
@@ -161,7 +166,9 @@ class FileFolder:
             entry = os.stat(f"{self.top}/{relative}")
         except (OSError, ValueError):
             return None
-        return entry.st_size if stat.S_ISREG(entry.st_mode) else -1
+        if stat.S_ISREG(entry.st_mode):
+            return entry.st_size
+        return -1
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
@@ -194,15 +201,19 @@ class FileFolder:
         alike = [row for row, other_fault in faults[1:] if other_fault.kind == fault.kind]
         name = names[first_row]
         row_words = f"{where}, row {row_numbers[first_row] + 1}"
+        missing = f"{row_words}: there is no file {name!r} in {self.shown!r}"
+        empty = f"{row_words}: the file {name!r} in {self.shown!r} is empty"
+        several = (
+            f"{row_words}: {name!r} may be one of several files in {self.shown!r}:"
+            f" {', '.join(fault.files[:_SHOWN])}; write more of its path"
+        )
+        outside = f"{row_words}: {name!r} leads out of the folder of images"
         sentence = {
-            "outside": f"{row_words}: {name!r} leads out of the folder of images",
-            "missing": f"{row_words}: there is no file {name!r} in {self.shown!r}",
+            "outside": outside,
+            "missing": missing,
             "no-file": f"{row_words}: {name!r} in {self.shown!r} is not a file",
-            "empty": f"{row_words}: the file {name!r} in {self.shown!r} is empty",
-            "several": (
-                f"{row_words}: {name!r} may be one of several files in {self.shown!r}:"
-                f" {', '.join(fault.files[:_SHOWN])}; write more of its path"
-            ),
+            "empty": empty,
+            "several": several,
             "format": (
                 f"{row_words}: {name!r} is a picture in the format {', '.join(fault.files)}, which"
                 " is not read: convert it to PNG or JPEG"
@@ -231,7 +242,9 @@ _NO_FILE, _EMPTY = _Fault("no-file"), _Fault("empty")
 def _other_format(file: str) -> _Fault | None:
     """The fault of a picture in a format that is not read."""
     ending = posixpath.splitext(file)[1].lower()
-    return _Fault("format", [OTHER_FORMATS[ending]]) if ending in OTHER_FORMATS else None
+    if ending in OTHER_FORMATS:
+        return _Fault("format", [OTHER_FORMATS[ending]])
+    return None
 
 
 def _clean(name: str) -> str:
@@ -239,7 +252,9 @@ def _clean(name: str) -> str:
     name = name.replace("\\", "/") if os.sep == "\\" else name
     marks = not name or "." in (name[0], name[-1]) or "/." in name or "//" in name
     # Most paths are clean as they are.
-    return posixpath.normpath(name) if marks or name[-1] == "/" else name
+    if marks or name[-1] == "/":
+        return posixpath.normpath(name)
+    return name
 
 
 def _leads_out(clean: str) -> bool:
@@ -253,10 +268,13 @@ def _absolute_parts(name: str) -> list[str] | None:
     slashed = name.replace("\\", "/")
     if not (slashed.startswith("/") or _DRIVE.match(slashed)):
         return None
-    components = [
-        component for component in _DRIVE.sub("", slashed).split("/") if component not in ("", ".")
-    ]
-    return None if ".." in components or not components else components
+    components = []
+    for component in _DRIVE.sub("", slashed).split("/"):
+        if component not in ("", "."):
+            components.append(component)
+    if ".." in components or not components:
+        return None
+    return components
 
 
 def _walk(top: Path) -> Iterable[str]:

@@ -46,7 +46,8 @@ def refuse_doubts(
     columns = [*attributes, *([] if dataset.unit_doubts is None else [dataset.unit_doubts.column])]
     for name in dict.fromkeys(columns):
         if doubts := doubts_of(dataset, name):
-            raise InputError(field, refusal(doubts, name) + (f" ({how})" if how else ""))
+            problem = refusal(doubts, name) + (f" ({how})" if how else "")
+            raise InputError(field, problem)
 
 
 def with_distinct(
@@ -76,10 +77,9 @@ def with_same(
                 path,
                 f"must map a value to the other ways in which it is written, not {shown(groups)}",
             )
-        listed = {
-            spelled(name): [spelled(name), *map(spelled, _listed(spellings, path))]
-            for name, spellings in groups.items()
-        }
+        listed = {}
+        for name, spellings in groups.items():
+            listed[spelled(name)] = [spelled(name), *map(spelled, _listed(spellings, path))]
         doubts = dataset.unit_doubts
         if doubts is not None and doubts.column == column:
             dataset = _same_units(dataset, doubts, listed, path)
@@ -116,9 +116,8 @@ def _same_values(
             if text not in values and text != name:
                 raise unknown(path, f"value of attribute {column!r}", text, values)
             if taken.setdefault(text, name) != name:
-                raise InputError(
-                    path, f"{text!r} is named twice, as {taken[text]!r} and as {name!r}"
-                )
+                problem = f"{text!r} is named twice, as {taken[text]!r} and as {name!r}"
+                raise InputError(path, problem)
         for text in texts:
             if text in values:
                 name_of[values.index(text)] = name
@@ -127,16 +126,13 @@ def _same_values(
     column_number = table.names.index(column)
     codes = table.codes.astype(np.int64)
     codes[column_number] = new_code[codes[column_number]]
-    attributes = [
-        Attribute(column, remaining_values) if attribute.name == column else attribute
-        for attribute in table.attributes
-    ]
-    fingerprint = digest(
-        {
-            "of": dataset.fingerprint,
-            "same": {column: {name: sorted(texts) for name, texts in listed.items()}},
-        }
-    )
+    attributes = []
+    for attribute in table.attributes:
+        attributes.append(
+            Attribute(column, remaining_values) if attribute.name == column else attribute
+        )
+    same = {column: {name: sorted(texts) for name, texts in listed.items()}}
+    fingerprint = digest({"of": dataset.fingerprint, "same": same})
     return replace(dataset, table=AttributeTable(tuple(attributes), codes), fingerprint=fingerprint)
 
 
@@ -144,7 +140,8 @@ def _same_units(
     dataset: AttributedDataset, doubts: UnitDoubts, listed: Mapping[str, list[str]], path: str
 ) -> AttributedDataset:
     assert dataset.units is not None
-    units, named = dataset.units.copy(), set()
+    units = dataset.units.copy()
+    named = set()
     for name, texts in listed.items():
         strange = [text for text in texts if text not in doubts.units]
         if strange:
@@ -155,15 +152,7 @@ def _same_units(
         units[np.isin(units, numbers)] = doubts.units[name]
         named |= set(texts)
     groups = tuple(group for group in doubts.groups if not named.issuperset(group))
-    fingerprint = digest(
-        {
-            "of": dataset.fingerprint,
-            "same": {doubts.column: {name: sorted(texts) for name, texts in listed.items()}},
-        }
-    )
-    return replace(
-        dataset,
-        units=units,
-        unit_doubts=UnitDoubts(doubts.column, groups, doubts.units),
-        fingerprint=fingerprint,
-    )
+    same = {doubts.column: {name: sorted(texts) for name, texts in listed.items()}}
+    fingerprint = digest({"of": dataset.fingerprint, "same": same})
+    unit_doubts = UnitDoubts(doubts.column, groups, doubts.units)
+    return replace(dataset, units=units, unit_doubts=unit_doubts, fingerprint=fingerprint)

@@ -74,7 +74,9 @@ def _without_comments(text: bytes) -> bytes:
         return text
     cells, cell_names = (_unquoted(line).split(mark) for line in (first, names))
     is_row = any(_is_value(cell.strip()) for cell in cells)
-    return names + b"\n" + text if len(cells) == len(cell_names) and is_row else text
+    if len(cells) == len(cell_names) and is_row:
+        return names + b"\n" + text
+    return text
 
 
 def _is_value(cell: str) -> bool:
@@ -94,7 +96,9 @@ def _without_count(text: bytes) -> bytes:
         return text
     rows = [line for line in below.splitlines() if line.strip()]
     several_cells = all(len(re.split(rb"[,;\t| ]+", line.strip())) > 1 for line in rows[1:])
-    return below if several_cells and int(first) in (len(rows), len(rows) - 1) else text
+    if several_cells and int(first) in (len(rows), len(rows) - 1):
+        return below
+    return text
 
 
 def tabs_for_spaces(text: bytes) -> bytes:
@@ -114,7 +118,9 @@ def tabs_for_spaces(text: bytes) -> bytes:
         lines[0].insert(0, _FIRST_COLUMN.encode())
     alike = all(len(cells) == len(lines[0]) for cells in lines)
     listed = alike and _lists_images(lines[1:] or lines)
-    return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
+    if listed:
+        return b"\n".join(b"\t".join(cells) for cells in lines)
+    return text
 
 
 def _lists_images(rows: Sequence[Sequence[bytes]]) -> bool:

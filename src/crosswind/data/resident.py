@@ -53,7 +53,8 @@ class Region:
     """
 
     def __init__(self, handle: int, bound: int | None) -> None:
-        self.handle, self.bound = handle, bound
+        self.handle = handle
+        self.bound = bound
         self.close = weakref.finalize(self, os.close, handle)
         if bound is None:
             _private.add(self)
@@ -101,7 +102,8 @@ class Region:
     ) -> Arena | None:
         """The arena of a data set with a key of 32 bytes, made where it is new; None where there is
         no place for it."""
-        size = _arena_bytes(n_rows, int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        row_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = _arena_bytes(n_rows, row_bytes)
         try:
             with self.locked():
                 end = _aligned(_HEADER_BYTES)
@@ -133,7 +135,9 @@ class Arena:
     def __init__(
         self, region: Region, start: int, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        self._region, self._start, self._pixels = region, start, start + _aligned(n_rows)
+        self._region = region
+        self._start = start
+        self._pixels = start + _aligned(n_rows)
         numbers = int(np.prod(shape))
         self._row_bytes = numbers * np.dtype(dtype).itemsize
         memory = mmap.mmap(region.handle, _arena_bytes(n_rows, self._row_bytes), offset=start)
@@ -168,7 +172,9 @@ class Arena:
 
     def _room(self) -> int:
         """How many more rows may be held."""
-        return 0 if self._failed else self._region.room() // self._row_bytes
+        if self._failed:
+            return 0
+        return self._region.room() // self._row_bytes
 
     def _place(self, row: int) -> int:
         return self._pixels + int(row) * self._row_bytes
@@ -211,18 +217,16 @@ class ResidentRows:
     def __init__(
         self, dataset: AttributedDataset, rows: NDArray[np.int64], *, evaluation: bool
     ) -> None:
-        self.rows, self.waited = rows, 0.0
+        self.rows = rows
+        self.waited = 0.0
         derived = evaluation and dataset.derived is not None
         self._render: Render = (
             (lambda row_numbers: evaluation_inputs(dataset, row_numbers))
             if derived
             else dataset.inputs
         )
-        self._arena = _arena_of(
-            dataset,
-            "evaluation" if derived else "base",
-            dataset.n_rows if derived else dataset.n_base,
-        )
+        n_rows = dataset.n_rows if derived else dataset.n_base
+        self._arena = _arena_of(dataset, "evaluation" if derived else "base", n_rows)
         self._tried = np.zeros(len(rows), dtype=bool)
         self._held = np.zeros(len(rows), dtype=bool)
         self._complete = len(rows) == 0
@@ -231,13 +235,13 @@ class ResidentRows:
         """Hold the rows at `positions` (None: all) as far as there is room. Raises `DataError`
         where
         they cannot be rendered."""
-        new = (
-            np.flatnonzero(~self._tried)
-            if positions is None
-            else np.unique(positions[~self._tried[positions]])
-        )
+        if positions is None:
+            new = np.flatnonzero(~self._tried)
+        else:
+            new = np.unique(positions[~self._tried[positions]])
         if self._arena is not None and len(new):
-            self.waited += self._arena.fill(np.unique(self.rows[new]), self._render)
+            rows = np.unique(self.rows[new])
+            self.waited += self._arena.fill(rows, self._render)
             self._held[new] = self._arena.held[self.rows[new]] == 1
             self._complete = bool(self._held.all())
         self._tried[new] = True
@@ -250,11 +254,14 @@ class ResidentRows:
     def memory(self) -> NDArray[Any] | None:
         """The memory [rows of the data set, ...]; only held rows may be read. None where nothing
         can be held."""
-        return None if self._arena is None else self._arena.rows
+        if self._arena is None:
+            return None
+        return self._arena.rows
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """The inputs of the rows at `positions`, a copy; see `InputSpec`."""
-        held_rows, rows = self._held[positions], self.rows[positions]
+        held_rows = self._held[positions]
+        rows = self.rows[positions]
         if self._arena is None or not held_rows.any():
             return self._render(rows)
         if held_rows.all():
@@ -313,4 +320,5 @@ def _arena_bytes(n_rows: int, row_bytes: int) -> int:
 def _write(handle: int, data: memoryview, offset: int) -> None:
     while len(data):
         done = os.pwrite(handle, data, offset)
-        data, offset = data[done:], offset + done
+        data = data[done:]
+        offset = offset + done

@@ -42,7 +42,8 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
     The data set itself where nothing changes; a data set without images stays without. The weights
     are whole 65,536ths, so the pixels are the same everywhere.
     """
-    images, shape = dataset.read, dataset.image_shape
+    images = dataset.read
+    shape = dataset.image_shape
     if images is None or shape is None or shape[2] == channels:
         return dataset
     height, width, channels_there = shape
@@ -55,11 +56,12 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
         grey: NDArray[np.uint8] = ((weighed + 32768) >> 16).astype(np.uint8)[..., None]
         return grey
 
+    fingerprint = digest({"of": dataset.fingerprint, "channels": channels})
     return dataclasses.replace(
         dataset,
         read=repeated if channels_there == 1 else mixed,
         input=InputSpec.image(height, width, channels),
-        fingerprint=digest({"of": dataset.fingerprint, "channels": channels}),
+        fingerprint=fingerprint,
     )
 
 

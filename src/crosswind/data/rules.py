@@ -35,9 +35,8 @@ def with_rule(
     """
     kinds_given = {kind: rule[kind] for kind in KINDS if rule.get(kind) is not None}
     if len(kinds_given) != 1:
-        raise InputError(
-            f"{field}.{name}", f"needs exactly one rule, not {shown(dict(rule))}", KINDS
-        )
+        problem = f"needs exactly one rule, not {shown(dict(rule))}"
+        raise InputError(f"{field}.{name}", problem, KINDS)
     ((kind, value),) = kinds_given.items()
     path = f"{field}.{name}.{kind}"
     if name in dataset.table.names:
@@ -55,7 +54,8 @@ def with_rule(
     dataset.check_inputs()
     codes = [np.empty(0, dtype=np.int64)]
     for start in range(0, dataset.n_base, _AT_ONCE):
-        texts = dataset.inputs(np.arange(start, min(start + _AT_ONCE, dataset.n_base)))
+        rows = np.arange(start, min(start + _AT_ONCE, dataset.n_base))
+        texts = dataset.inputs(rows)
         codes.append(np.array([code_of(text) for text in texts], dtype=np.int64))
     return dataset.with_attribute(name, values, np.concatenate(codes))
 
@@ -75,10 +75,9 @@ def _lengths(cuts: Any, path: str) -> tuple[tuple[str, ...], Callable[[str], int
             path, f"must be a list of increasing numbers of words from 1 on, not {shown(cuts)}"
         )
     edges: NDArray[np.int64] = np.array(cuts)
-    values = [
-        f"{low}-{high - 1}" if high - low > 1 else str(low)
-        for low, high in itertools.pairwise([0, *cuts])
-    ]
+    values = []
+    for low, high in itertools.pairwise([0, *cuts]):
+        values.append(f"{low}-{high - 1}" if high - low > 1 else str(low))
 
     def code_of(text: str) -> int:
         return int(np.searchsorted(edges, sum(1 for _ in WORD.finditer(text)), side="right"))
@@ -95,7 +94,11 @@ def _found(kind: str, value: Any, path: str) -> Callable[[str], int]:
                 path, f"must be a regular expression, not {shown(value)} ({error})"
             ) from None
     else:
-        words: Sequence[Any] = [value] if isinstance(value, str) else value
+        words: Sequence[Any]
+        if isinstance(value, str):
+            words = [value]
+        else:
+            words = value
         if (
             not isinstance(words, list)
             or not words

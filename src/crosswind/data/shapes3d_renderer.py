@@ -156,9 +156,11 @@ def _camera(orientation: int) -> tuple[Floats, Floats]:
     [3, 3]."""
     angle = np.deg2rad(ORIENTATIONS[orientation])
     # Rounded, so that machines whose sines differ in the last bit draw the same pixels.
-    sin, cos = float(np.round(np.sin(angle), 12)), float(np.round(np.cos(angle), 12))
+    sin = float(np.round(np.sin(angle), 12))
+    cos = float(np.round(np.cos(angle), 12))
     length = float(np.sqrt(RING**2 + (HEIGHT - TARGET) ** 2))
-    ahead, down = RING / length, (HEIGHT - TARGET) / length
+    ahead = RING / length
+    down = (HEIGHT - TARGET) / length
     axes = np.array(
         [(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)]
     )
@@ -216,7 +218,8 @@ def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]
     to_z = np.where(rays[2] < 0, to_z, np.inf)
     distance = np.minimum(np.minimum(to_x, to_y), to_z)
     point = eye + distance * rays
-    on_floor, along_x = to_z == distance, to_x <= to_y
+    on_floor = to_z == distance
+    along_x = to_x <= to_y
     normal = -np.copysign(1.0, rays)
     normal *= np.stack([~on_floor & along_x, ~on_floor & ~along_x, on_floor])
     material = np.where(on_floor, FLOOR, WALLS)
@@ -227,7 +230,8 @@ def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]
 def _shade(normal: Floats, rays: Floats) -> Floats:
     """How bright surfaces are, 0 to 1: Lambert's law for the sun and for a lamp at the camera, on
     top of light from everywhere."""
-    sun, lamp = _dot(normal, LIGHT), -_dot(normal, rays)
+    sun = _dot(normal, LIGHT)
+    lamp = -_dot(normal, rays)
     return np.asarray(AMBIENT + SUN * np.maximum(sun, 0) + LAMP * np.maximum(lamp, 0))
 
 
@@ -235,7 +239,8 @@ def _averaged(
     material: NDArray[np.int64], shade: Floats, rays: Floats, rows: slice, columns: slice
 ) -> NDArray[np.float32]:
     """The weights of pixels from their rays: float32 [rows, columns, 6]."""
-    height, width = rows.stop - rows.start, columns.stop - columns.start
+    height = rows.stop - rows.start
+    width = columns.stop - columns.start
     # The sky pales towards the wall; the walls' tops are seen at about these slopes.
     high = np.clip((rays[2] - 0.02) / 0.16, 0, 1)
     sky = material == HIGH
@@ -262,17 +267,21 @@ def _nearest(hits_of_parts: list[Hits]) -> Hits:
     distance, normal = hits_of_parts[0]
     for other_hits, turned in hits_of_parts[1:]:
         first = other_hits < distance
-        distance, normal = np.where(first, other_hits, distance), np.where(first, turned, normal)
+        distance = np.where(first, other_hits, distance)
+        normal = np.where(first, turned, normal)
     return distance, normal
 
 
 def _cube(origin: Floats, rays: Floats, scale: float) -> Hits:
     half = CUBE * scale
-    low, high = np.array([[-half], [-half], [0.0]]), np.array([[half], [half], [2 * half]])
+    low = np.array([[-half], [-half], [0.0]])
+    high = np.array([[half], [half], [2 * half]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        near_faces, far_faces = (low - origin) / rays, (high - origin) / rays
+        near_faces = (low - origin) / rays
+        far_faces = (high - origin) / rays
     enters = np.minimum(near_faces, far_faces)
-    enter, leave = enters.max(axis=0), np.maximum(near_faces, far_faces).min(axis=0)
+    enter = enters.max(axis=0)
+    leave = np.maximum(near_faces, far_faces).min(axis=0)
     hit = (enter <= leave) & (enter > 0)
     return np.where(hit, enter, np.inf), np.where(hit & (enter == enters), -np.sign(rays), 0)
 
@@ -312,7 +321,8 @@ def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:
     with np.errstate(divide="ignore"):
         distance = (height - origin[2]) / rays[2]
     reached = np.where(np.isfinite(distance), distance, 0)
-    x, y = origin[0] + reached * rays[0], origin[1] + reached * rays[1]
+    x = origin[0] + reached * rays[0]
+    y = origin[1] + reached * rays[1]
     distance = np.where((reached > 0) & (x * x + y * y <= radius * radius), distance, np.inf)
     return distance, np.array([[0.0], [0.0], [1.0]]).repeat(len(distance), axis=1)
 

@@ -75,7 +75,9 @@ def clean(text: str) -> str:
 def look_of(text: str) -> str:
     """What all texts that are surely one value with a text have in common."""
     clean_text = clean(text)
-    return clean_text.casefold() if clean_text.casefold() in TRUTHS else clean_text
+    if clean_text.casefold() in TRUTHS:
+        return clean_text.casefold()
+    return clean_text
 
 
 def perhaps(text: str) -> tuple[str, str]:
@@ -97,9 +99,12 @@ def _plain(text: str) -> str:
         style = len(_RUN.findall(folded)) == 1 or not _LETTER.search(folded)
         words = _BETWEEN_WORDS.sub(" ", folded)
         return _ZEROS.sub("", words) if style else words
-    whole_digits, fraction = number[2].lstrip("0") or "0", (number[3] or "").rstrip("0")
+    whole_digits = number[2].lstrip("0") or "0"
+    fraction = (number[3] or "").rstrip("0")
     value = f"{whole_digits}.{fraction}" if fraction else whole_digits
-    return value if value == "0" or number[1] != "-" else f"-{value}"
+    if value == "0" or number[1] != "-":
+        return value
+    return f"-{value}"
 
 
 @final
@@ -124,12 +129,12 @@ class Spellings:
             f"{_listed(shown_apart([*texts, name]))} are one value"
             for name, texts in groups.items()
         ]
-        more_values = (
-            f", and {len(sentences) - 3} values more that are written in several ways"
-            if len(sentences) > 3
-            else ""
-        )
-        return f"attribute {column}: {'; '.join(sentences[:3])}{more_values}" if sentences else ""
+        more_values = ""
+        if len(sentences) > 3:
+            more_values = f", and {len(sentences) - 3} values more that are written in several ways"
+        if sentences:
+            return f"attribute {column}: {'; '.join(sentences[:3])}{more_values}"
+        return ""
 
 
 NONE = Spellings({}, ())
@@ -180,11 +185,10 @@ def as_values(
     spellings = spellings_of(names)
     value_of_name = [spellings.names.get(name, name) for name in names]
     values = tuple(dict.fromkeys(value_of_name))
-    codes = (
-        np.array([values.index(value) for value in value_of_name], dtype=np.int64)
-        if spellings.names
-        else np.arange(len(value_of_name))
-    )
+    if spellings.names:
+        codes = np.array([values.index(value) for value in value_of_name], dtype=np.int64)
+    else:
+        codes = np.arange(len(value_of_name))
     return values, codes, ((column, sentence),) if (sentence := spellings.said(column)) else ()
 
 
@@ -204,7 +208,9 @@ def spellings_of_series(texts: Series) -> Spellings:
     foreign = distinct.str.len_bytes() != distinct.str.len_chars()
     beside = {_rough(key) for text in distinct.filter(foreign).to_list() for key in perhaps(text)}
     alike = distinct.filter(foreign | rough.is_duplicated() | rough.is_in(list(beside))).sort()
-    return NONE if not len(alike) else spellings_of(alike.to_list())
+    if not len(alike):
+        return NONE
+    return spellings_of(alike.to_list())
 
 
 def shown_apart(texts: Iterable[str]) -> list[str]:
@@ -221,8 +227,11 @@ def shown_apart(texts: Iterable[str]) -> list[str]:
 def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
     """The sentence on values that may be one, with the entries that say which."""
     first = doubts[0]
-    more_pairs = f" (and {len(doubts) - 1:,} more such pairs)" if len(doubts) > 1 else ""
-    name, other_spellings = first[0], ", ".join(map(_quoted, first[1:]))
+    more_pairs = ""
+    if len(doubts) > 1:
+        more_pairs = f" (and {len(doubts) - 1:,} more such pairs)"
+    name = first[0]
+    other_spellings = ", ".join(map(_quoted, first[1:]))
     entry = f"same: {{{column}: {{{_quoted(name)}: [{other_spellings}]}}}}"
     values = _listed(shown_apart(first))
     return (
@@ -232,15 +241,15 @@ def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    return (
-        f'"{value}"'
-        if value.isascii() and '"' not in value
-        else f'"{value.encode("unicode_escape").decode()}"'
-    )
+    if value.isascii() and '"' not in value:
+        return f'"{value}"'
+    return f'"{value.encode("unicode_escape").decode()}"'
 
 
 def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _doubts(values: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -40,10 +40,9 @@ def with_bins(rows: DataFrame, bins: Mapping[str, Any], path: str, field: str) -
         numbers = numbers_of(rows, name, path)
         names = bin_names(edges)
         codes = np.searchsorted(np.array(edges), numbers, side="right")
-        texts = [
-            None if np.isnan(number) else names[code]
-            for number, code in zip(numbers, codes, strict=True)
-        ]
+        texts = []
+        for number, code in zip(numbers, codes, strict=True):
+            texts.append(None if np.isnan(number) else names[code])
         columns.append(polars.Series(name, texts, dtype=polars.String))
     return rows.with_columns(columns)
 
@@ -57,10 +56,14 @@ def bin_names(edges: Sequence[float]) -> list[str]:
 
 def _edges(cuts: Any, field: str) -> list[float]:
     """The numbers that part classes, checked."""
-    edges = cuts if isinstance(cuts, Sequence) and not isinstance(cuts, str) else [cuts]
-    numbers = [
-        edge for edge in edges if isinstance(edge, int | float) and not isinstance(edge, bool)
-    ]
+    if isinstance(cuts, Sequence) and not isinstance(cuts, str):
+        edges = cuts
+    else:
+        edges = [cuts]
+    numbers = []
+    for edge in edges:
+        if isinstance(edge, int | float) and not isinstance(edge, bool):
+            numbers.append(edge)
     increasing = all(low < high for low, high in zip(numbers, numbers[1:], strict=False))
     if not edges or len(numbers) < len(edges) or not increasing or not np.isfinite(numbers).all():
         raise InputError(field, f"must be increasing numbers that part classes, not {shown(cuts)}")
@@ -92,11 +95,14 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
     broken = (broken_cells & ~no_value).arg_true()
     if len(broken):
-        more_words = f" ({len(broken) - 1:,} more such rows)" if len(broken) > 1 else ""
-        raise DataError(
+        more_words = ""
+        if len(broken) > 1:
+            more_words = f" ({len(broken) - 1:,} more such rows)"
+        problem = (
             f"{path}, column {name!r}, row {broken[0] + 1}: {texts[broken[0]]!r} is no"
             f" number{more_words}"
         )
+        raise DataError(problem)
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
 
 
@@ -106,9 +112,8 @@ def _finite(numbers: NDArray[np.float64], name: str, path: str) -> NDArray[np.fl
         infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
     if infinite.size:
         row = int(infinite[0])
-        raise DataError(
-            f"{path}, column {name!r}, row {row + 1}: {numbers[row]:g} is no finite number in float32"
-        )
+        problem = f"{path}, column {name!r}, row {row + 1}: {numbers[row]:g} is no finite number in float32"
+        raise DataError(problem)
     return numbers
 
 
@@ -140,7 +145,8 @@ def without_missing(
     numbers = np.arange(rows.height)
     if rule in (None, "refuse"):
         return rows, numbers, []
-    notes, has_all = [], np.ones(rows.height, dtype=bool)
+    notes = []
+    has_all = np.ones(rows.height, dtype=bool)
     for name in columns:
         missing = lacks_value(rows.get_column(name))
         if not missing.any():
@@ -190,14 +196,14 @@ def _one_hot(column: Series, name: str, path: str) -> NDArray[np.float64]:
     texts = column.cast(polars.String, strict=False).str.strip_chars()
     values = texts.filter(polars.Series(~missing)).unique().sort().to_list()
     if len(values) > MOST_CATEGORIES:
-        raise DataError(
+        problem = (
             f"{path}, column {name!r} has {len(values):,} different values, more than the"
             f" {MOST_CATEGORIES:,} of a category; leave it out of 'categories', or name it in"
             " 'numbers'"
         )
-    hot = (
-        np.stack([(texts == value).fill_null(False).to_numpy() for value in values], axis=1)
-        if values
-        else np.zeros((len(column), 0))
-    )
+        raise DataError(problem)
+    if values:
+        hot = np.stack([(texts == value).fill_null(False).to_numpy() for value in values], axis=1)
+    else:
+        hot = np.zeros((len(column), 0))
     return np.where(missing[:, None], False, hot).astype(np.float64)

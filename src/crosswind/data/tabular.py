@@ -100,10 +100,11 @@ def read_table(
     except polars.exceptions.NoDataError:
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
-        raise DataError(
+        problem = (
             _fault_of(text, path, lines_above)
             or f"{path} cannot be read as a table: {_first_sentence(str(error))}"
-        ) from None
+        )
+        raise DataError(problem) from None
     if not unnamed:
         rows, header = _without_index(rows, header)
     return _with_names(rows, header, path, unnamed or "column{number}")
@@ -123,9 +124,8 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""
         raise InputError(field, f"{path!r} is no table by its name{remedy}", KINDS)
     if not file_path.is_file():
-        raise InputError(
-            field, f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
-        )
+        problem = f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
+        raise InputError(field, problem)
     if kind == ".parquet" and names is not None:
         raise InputError(
             _setting_beside(field),
@@ -140,11 +140,10 @@ def _without_index(
     """The table without columns that have no name and number its rows, as data frames are written
     with their index."""
     columns = rows.get_columns()
-    named = [
-        position
-        for position, (name, column) in enumerate(zip(header, columns, strict=True))
-        if name or not _numbers_rows(column)
-    ]
+    named = []
+    for position, (name, column) in enumerate(zip(header, columns, strict=True)):
+        if name or not _numbers_rows(column):
+            named.append(position)
     return rows[:, named], [header[position] for position in named]
 
 
@@ -237,7 +236,9 @@ def _under_names(
 
 def _setting_beside(field: str) -> str:
     """The setting that names columns, beside the one that names the file."""
-    return f"{field.rpartition('.')[0]}.header" if "." in field else "--header"
+    if "." in field:
+        return f"{field.rpartition('.')[0]}.header"
+    return "--header"
 
 
 def whole_parquet(file_path: Path) -> DataFrame:
@@ -268,10 +269,11 @@ def _text_of(file_path: Path, path: str) -> bytes:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(
+        problem = (
             f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8, which a CSV table"
             " needs; save it as UTF-8"
-        ) from None
+        )
+        raise DataError(problem) from None
     if b"\r" in raw.partition(b"\n")[0].rstrip(b"\r"):
         raw = re.sub(rb"\r(?!\n)", b"\n", raw)  # lines that end as on old Macs
     return raw.rstrip(b"\r\n")
@@ -291,11 +293,9 @@ def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
         )
     except csv.Error as error:
         return f"{path}, line {lines_above + reader.line_num}: {error}"
-    return (
-        None
-        if long_line is None
-        else f"{path}, line {long_line[0]} has {long_line[1]} cells, and the first line has {first}"
-    )
+    if long_line is None:
+        return None
+    return f"{path}, line {long_line[0]} has {long_line[1]} cells, and the first line has {first}"
 
 
 def frame_of(
@@ -316,7 +316,8 @@ def frame_of(
     if type(table).__module__.partition(".")[0] == "pyarrow":
         return _of_arrow(table, field)
     if isinstance(table, Mapping):
-        return _framed({str(name): values for name, values in table.items()}, field)
+        columns = {str(name): values for name, values in table.items()}
+        return _framed(columns, field)
     if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
         if len(set(map(str, table.columns))) < len(table.columns):
             raise DataError(f"the {field} frame names a column twice")
@@ -332,7 +333,9 @@ def _of_arrow(table: Any, field: str) -> DataFrame:
     if len(set(names)) < len(names):
         raise DataError(f"the {field} frame names a column twice")
     frame = polars.from_arrow(table)
-    return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
+    if isinstance(frame, polars.DataFrame):
+        return frame
+    return frame.to_frame()
 
 
 def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
@@ -349,10 +352,11 @@ def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
         )
         first = next(iter(series_of))
         if len(series_of[name]) != len(series_of[first]):
-            raise DataError(
+            problem = (
                 f"column {name!r} of the {field} table has {len(series_of[name]):,} rows, and"
                 f" {first!r} has {len(series_of[first]):,}"
             )
+            raise DataError(problem)
     return polars.DataFrame(series_of)
 
 
@@ -411,10 +415,11 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
     if len(missing):
         word = text[missing[0]]
         value_words = f"the value {word!r}, which means no value" if word else "no value"
-        other_rows = f" ({len(missing) - 1:,} more such rows)" if len(missing) > 1 else ""
-        raise DataError(
-            f"{path}, column {name!r}, row {missing[0] + 1} has {value_words}{other_rows}"
-        )
+        other_rows = ""
+        if len(missing) > 1:
+            other_rows = f" ({len(missing) - 1:,} more such rows)"
+        problem = f"{path}, column {name!r}, row {missing[0] + 1} has {value_words}{other_rows}"
+        raise DataError(problem)
     broken = text.str.contains(r"[\x00-\x1f\x7f]").arg_true()
     if len(broken):
         word = text[broken[0]]
@@ -431,9 +436,10 @@ def one_spelling(rows: DataFrame, name: str, path: str) -> tuple[Series, Spellin
 
     column_texts = texts(rows, name, path)
     spellings = spellings_of_series(rows.get_column(name).cast(polars.String))
-    names = {
-        text.strip(): value for text, value in spellings.names.items() if text.strip() != value
-    }
+    names = {}
+    for text, value in spellings.names.items():
+        if text.strip() != value:
+            names[text.strip()] = value
     return (column_texts.replace(names) if names else column_texts), spellings
 
 
@@ -449,9 +455,13 @@ def unit_codes(
     """The units that a column makes, int64 [n], those of its values that may be one, and what was
     made one."""
     text, spellings = one_spelling(rows, name, path)
-    codes, groups = group_codes(text), spellings_of_series(text).doubts
+    codes = group_codes(text)
+    groups = spellings_of_series(text).doubts
     doubtful = [value for group in groups for value in group]
-    doubtful_rows = text.is_in(doubtful).arg_true().to_list() if doubtful else []
+    if doubtful:
+        doubtful_rows = text.is_in(doubtful).arg_true().to_list()
+    else:
+        doubtful_rows = []
     units = {str(text[doubtful_row]): int(codes[doubtful_row]) for doubtful_row in doubtful_rows}
     return (
         codes,
@@ -469,10 +479,8 @@ def attribute_table(
     """
     read = [(name, *one_spelling(rows, name, path)) for name in columns]
     coded_columns = [_attribute(text, name, path) for name, text, _ in read]
-    table = AttributeTable(
-        tuple(attribute for attribute, _ in coded_columns),
-        np.stack([codes for _, codes in coded_columns]),
-    )
+    attributes = tuple(attribute for attribute, _ in coded_columns)
+    table = AttributeTable(attributes, np.stack([codes for _, codes in coded_columns]))
     return table, tuple(
         (name, sentence) for name, _, spellings in read if (sentence := spellings.said(name))
     )
@@ -498,7 +506,8 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
     if numeric:
         order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
         distinct = distinct[order.tolist()]
-    rank = polars.DataFrame({name: distinct, "code": np.arange(len(distinct))})
+    code = np.arange(len(distinct))
+    rank = polars.DataFrame({name: distinct, "code": code})
     codes = (
         text.to_frame(name)
         .join(rank, on=name, how="left", maintain_order="left")

@@ -39,10 +39,11 @@ class Tree:
         """The bytes of a file. Raises `DataError` for more than `limit` and for what cannot be
         read."""
         if self.sizes[name] > limit:
-            raise DataError(
+            problem = (
                 f"{self.name}: {name!r} has {self.sizes[name]:,} bytes, more than the {limit:,}"
                 " that it may"
             )
+            raise DataError(problem)
         stream = self.opened(name)
         if isinstance(stream, bytes):
             return stream
@@ -79,11 +80,11 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
             try:
                 state = entry.stat()
                 if entry.is_symlink():
-                    _check_link(entry.path, top, file_name, called, stat.S_ISDIR(state.st_mode))
+                    is_folder = stat.S_ISDIR(state.st_mode)
+                    _check_link(entry.path, top, file_name, called, is_folder)
             except OSError as error:
-                raise DataError(
-                    f"{called}: {file_name!r} cannot be read: {error.strerror or error}"
-                ) from None
+                problem = f"{called}: {file_name!r} cannot be read: {error.strerror or error}"
+                raise DataError(problem) from None
             if stat.S_ISDIR(state.st_mode):
                 folders.append(file_name)
                 waiting.append((entry.path, file_name + "/"))
@@ -106,9 +107,10 @@ def _entries(folder_path: str, prefix: str, called: str) -> list[os.DirEntry[str
         with os.scandir(folder_path) as listing:
             return sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
-        raise DataError(
+        problem = (
             f"{called}: the folder {prefix or '.'!r} cannot be read: {error.strerror or error}"
-        ) from None
+        )
+        raise DataError(problem) from None
 
 
 def zip_tree(path: Path) -> Tree:
@@ -145,15 +147,11 @@ def joined(trees: Iterable[Tree], name: str) -> Tree:
     for tree in trees:
         for file in tree.sizes:
             if file in owner:
-                raise DataError(
-                    f"{name} holds {file!r} twice: in {owner[file].name} and in {tree.name}"
-                )
+                problem = f"{name} holds {file!r} twice: in {owner[file].name} and in {tree.name}"
+                raise DataError(problem)
             owner[file] = tree
-    return Tree(
-        name,
-        {file: owner[file].sizes[file] for file in sorted(owner)},
-        lambda file: owner[file].opened(file),
-    )
+    sizes = {file: owner[file].sizes[file] for file in sorted(owner)}
+    return Tree(name, sizes, lambda file: owner[file].opened(file))
 
 
 def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
@@ -175,10 +173,11 @@ def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
             continue
         path, _, word = line.strip().rpartition(" ")
         if not path or not (word.isascii() and word.isdigit()) or len(word) > 9:
-            raise DataError(
+            problem = (
                 f"{where}, line {number} should be a file and the number of its class, not"
                 f" {shown(line.strip())}"
             )
+            raise DataError(problem)
         if path in number_of:
             raise DataError(f"{where}, line {number} lists {path!r} for a second time")
         number_of[path] = int(word)
@@ -194,11 +193,10 @@ def lines_of(tree: Tree, name: str) -> list[str]:
     if name not in tree.sizes:
         raise DataError(f"{tree.name} has no file {name}")
     try:
-        lines = [
-            line.strip()
-            for line in tree.read(name).decode("utf-8-sig").splitlines()
-            if line.strip()
-        ]
+        lines = []
+        for line in tree.read(name).decode("utf-8-sig").splitlines():
+            if line.strip():
+                lines.append(line.strip())
     except UnicodeDecodeError:
         raise DataError(f"{where} is no text in UTF-8") from None
     if not lines:
@@ -219,10 +217,11 @@ def counted_lines(tree: Tree, name: str) -> tuple[list[str], list[str]]:
             " line of names"
         )
     if int(lines[0]) != len(lines) - 2:
-        raise DataError(
+        problem = (
             f"{tree.name}: {name} says that it has {int(lines[0]):,} rows, and has"
             f" {len(lines) - 2:,}: it is cut short"
         )
+        raise DataError(problem)
     return lines[1].split(), lines[2:]
 
 

@@ -65,10 +65,10 @@ class AgreementOnTheLine(Joint):
         source_accuracies = probit(np.array([source.accuracy for source in sources]))
         accuracies = slope * source_accuracies + intercept
         if self.form == "D":
-            accuracies = from_means_of_pairs(
-                target_agreement
-                + slope * ((source_accuracies[:, None] + source_accuracies) / 2 - source_agreement)
+            means = target_agreement + slope * (
+                (source_accuracies[:, None] + source_accuracies) / 2 - source_agreement
             )
+            accuracies = from_means_of_pairs(means)
         warnings = (
             ()
             if line is None
@@ -83,7 +83,9 @@ class AgreementOnTheLine(Joint):
 
 def _doubts(estimates: Floats, by_line: Floats) -> tuple[str, ...]:
     spread = float(((estimates - estimates.mean()) ** 2).sum())
-    r2 = 1 - float(((estimates - by_line) ** 2).sum()) / spread if spread > 1e-12 else 0.0
+    r2 = 0.0
+    if spread > 1e-12:
+        r2 = 1 - float(((estimates - by_line) ** 2).sum()) / spread
     if r2 >= TRUSTED:
         return ()
     return (

@@ -91,13 +91,18 @@ class Answers:
 
     def take(self, rows: NDArray[np.int64]) -> Answers:
         """What is said of some rows, repeats allowed; `rows` int64 [m]."""
+        logits = None if self.logits is None else self.logits[rows]
+        neighbours = {name: votes[rows] for name, votes in self.neighbours.items()}
+        entropies = {name: entropy[rows] for name, entropy in self.entropies.items()}
+        answer = self.answer[rows]
+        features = None if self.features is None else self.features[rows]
         return replace(
             self,
-            answer=self.answer[rows],
-            logits=None if self.logits is None else self.logits[rows],
-            neighbours={name: votes[rows] for name, votes in self.neighbours.items()},
-            entropies={name: entropy[rows] for name, entropy in self.entropies.items()},
-            features=None if self.features is None else self.features[rows],
+            answer=answer,
+            logits=logits,
+            neighbours=neighbours,
+            entropies=entropies,
+            features=features,
         )
 
 
@@ -114,10 +119,11 @@ class Labelled:
 
     def __post_init__(self) -> None:
         if self.label.shape != (len(self.answers),):
-            raise ValueError(
+            problem = (
                 f"{self.name} has labels of shape {self.label.shape}, and {len(self.answers)}"
                 " answers"
             )
+            raise ValueError(problem)
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -131,7 +137,9 @@ class Labelled:
 
     def take(self, rows: NDArray[np.int64]) -> Labelled:
         """Some of the rows, repeats allowed."""
-        return replace(self, answers=self.answers.take(rows), label=self.label[rows])
+        answers = self.answers.take(rows)
+        label = self.label[rows]
+        return replace(self, answers=answers, label=label)
 
 
 @final

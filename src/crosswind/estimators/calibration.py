@@ -29,7 +29,8 @@ def fitted_calibrator(probabilities: Floats, label: NDArray[np.int64]) -> Calibr
         begins = np.diff(column[order], prepend=-np.inf) > RESOLUTION
         group = np.cumsum(begins) - 1
         counts = np.bincount(group)
-        share = np.bincount(group, weights=label[order] == code) / counts
+        weights = label[order] == code
+        share = np.bincount(group, weights=weights) / counts
         calibrator.append(
             (column[order][begins], np.asarray(isotonic_regression(share, weights=counts).x))
         )
@@ -42,10 +43,9 @@ def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
 
     A row for which every class has 0 gets 1 / k for each.
     """
-    columns = [
-        np.interp(column, knots, value)
-        for column, (knots, value) in zip(probabilities.T, calibrator, strict=True)
-    ]
+    columns = []
+    for column, (knots, value) in zip(probabilities.T, calibrator, strict=True):
+        columns.append(np.interp(column, knots, value))
     positive = np.stack(columns, axis=1)
     total = positive.sum(axis=1, keepdims=True)
     even = np.full_like(positive, 1 / positive.shape[1])

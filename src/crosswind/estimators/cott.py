@@ -57,10 +57,8 @@ class Cott(Estimator):
 
     def fit(self, source: Labelled) -> _Fitted:
         """The temperature, the shares of the labels and the threshold of the costs."""
-        temperature, drawn_rows = (
-            temperature_of(self.temperature, source),
-            kept_rows(source.answers),
-        )
+        temperature = temperature_of(self.temperature, source)
+        drawn_rows = kept_rows(source.answers)
         drawn_source = source.take(drawn_rows)
         costs = transport_costs(
             drawn_source.answers,

@@ -70,7 +70,8 @@ def diagnosed(
             *shifted_labels(source, target),
             chance_floor(source, source.accuracy, "source"),
         ]
-        findings += [chance_floor(source, accuracy, "target")] if accuracy is not None else []
+        if accuracy is not None:
+            findings += [chance_floor(source, accuracy, "target")]
     return [*findings, constant_answers(source, target), *saturated(target)]
 
 
@@ -141,7 +142,8 @@ def lost_accuracy(source: Labelled) -> list[DiagnosisFinding]:
         if votes.shape[1] < 2:
             continue
         right = votes == source.label[:, None]
-        before, after = float(right[:, 0].mean()), float(right[:, 1:].mean())
+        before = float(right[:, 0].mean())
+        after = float(right[:, 1:].mean())
         words = (
             f"accuracy on {source.name} falls from {before:.3f} to {after:.3f} on the neighbours"
             f" ({name}), more than {LOST:g}: the change may destroy the label"
@@ -164,11 +166,9 @@ def shifted_labels(source: Labelled, target: Answers) -> list[DiagnosisFinding]:
     )  # not at the top: reports load this module and start at once
 
     fit = fitted_shares(source, target)
-    return (
-        []
-        if fit is None
-        else [DiagnosisFinding("label-shift", fit.moved, TEXT if fit.told else "")]
-    )
+    if fit is None:
+        return []
+    return [DiagnosisFinding("label-shift", fit.moved, TEXT if fit.told else "")]
 
 
 def chance_floor(source: Labelled, accuracy: float, subject: str) -> DiagnosisFinding:
@@ -190,20 +190,21 @@ def constant_answers(source: Labelled, target: Answers) -> DiagnosisFinding:
     less than a quarter of the labels that do: of those of the source, or of equal shares where
     there is no source."""
     counts = _counts(target.answer, target.classes)
-    share, commonest = float(counts.max() / len(target)), int(counts.argmax())
-    labels = (
-        float(_counts(source.label, target.classes).max() / len(source.label))
-        if len(source.label)
-        else 1 / target.classes
-    )
+    share = float(counts.max() / len(target))
+    commonest = int(counts.argmax())
+    if len(source.label):
+        labels = float(_counts(source.label, target.classes).max() / len(source.label))
+    else:
+        labels = 1 / target.classes
     class_name = f"class {commonest}" if commonest < target.classes else "no class"
     words = (
         f"{share:.1%} of the answers on the target are {class_name}: agreement and confidence are"
         " high for a constant answer too"
     )
-    return DiagnosisFinding(
-        "commonest-answer", share, words if 1 - share < 0.25 * (1 - labels) else ""
-    )
+    warning = ""
+    if 1 - share < 0.25 * (1 - labels):
+        warning = words
+    return DiagnosisFinding("commonest-answer", share, warning)
 
 
 def saturated(target: Answers) -> list[DiagnosisFinding]:

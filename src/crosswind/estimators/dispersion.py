@@ -52,4 +52,6 @@ class Dispersion(Measure):
         np.add.at(sums, inverse, features)
         apart = ((sums / counts[:, None] - features.mean(axis=0)) ** 2).sum(axis=1)
         between = float((counts * apart).sum() / counts.sum() / (len(classes) - 1))
-        return math.log(between) if between > 0 else -math.inf
+        if between > 0:
+            return math.log(between)
+        return -math.inf

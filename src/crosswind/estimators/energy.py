@@ -47,4 +47,6 @@ class Energy(Measure):
         )
         energies -= energies.max()
         spread = float(np.log(np.exp(energies).mean()) - energies.mean())
-        return math.log(spread) if spread > 1e-12 else -math.inf
+        if spread > 1e-12:
+            return math.log(spread)
+        return -math.inf

@@ -56,13 +56,16 @@ class PreparedEstimate:
     def __init__(
         self, estimator: Estimator | Measure, source: Labelled, pool: Sequence[Labelled] = ()
     ) -> None:
-        self.estimator, self.source, self.pool = estimator, source, pool
+        self.estimator = estimator
+        self.source = source
+        self.pool = pool
 
     def __call__(self, target: Answers, without: str = "") -> Estimate | str:
         """See `estimated`. `without`: a family of the pool that is not learned from, as where the
         target is one of it."""
         check_has_no_labels(target)
-        estimator, source = self.estimator, self.source
+        estimator = self.estimator
+        source = self.source
         if isinstance(estimator, Joint):
             return (
                 f"it compares what {estimator.access.models} models or more say of the same rows,"
@@ -74,20 +77,28 @@ class PreparedEstimate:
             return why
         if isinstance(estimator, Measure):
             return self._by_map(estimator, target, without)
-        estimate, shifted = self._direct(target), self.shifted(target)
-        few = few_rows(len(source.answers)) if estimator.access.source else ()
+        estimate = self._direct(target)
+        shifted = self.shifted(target)
+        if estimator.access.source:
+            few = few_rows(len(source.answers))
+        else:
+            few = ()
         moved = (TEXT,) if shifted is not None and not estimator.corrects_labels else ()
-        estimate = replace(estimate, warnings=(*estimate.warnings, *few, *moved))
+        warnings = (*estimate.warnings, *few, *moved)
+        estimate = replace(estimate, warnings=warnings)
         if pool:
             anchor = source.accuracy if len(source.answers) else estimate.accuracy
-            return self._with_pool(estimate, anchor, self._errors(shifted, without), len(target))
+            held_out = self._errors(shifted, without)
+            return self._with_pool(estimate, anchor, held_out, len(target))
         return self._with_rows(estimate, target)
 
     def shifted(self, target: Answers) -> FittedShares | None:
         """The shares of the labels of a target that looks as under a shift of labels alone; None
         where it does not."""
         fitted = fitted_shares(self.source, target)
-        return fitted if fitted is not None and fitted.told else None
+        if fitted is not None and fitted.told:
+            return fitted
+        return None
 
     def _with_pool(
         self, estimate: Estimate, anchor: float, held_out: Sequence[Held], n: int
@@ -145,22 +156,26 @@ class PreparedEstimate:
         ]
 
     def _held(self, labelled: Labelled) -> Held:
+        n_rows = len(labelled.label)
         return Held(
-            family_of(labelled),
-            self._direct(labelled.answers).accuracy,
-            labelled.accuracy,
-            len(labelled.label),
+            family_of(labelled), self._direct(labelled.answers).accuracy, labelled.accuracy, n_rows
         )
 
     def _with_rows(self, estimate: Estimate, target: Answers) -> Estimate:
-        estimator, source = self.estimator, self.source
+        estimator = self.estimator
+        source = self.source
         assert isinstance(estimator, Estimator)
         if not estimator.resamples:
             return replace(estimate, no_interval=estimator.no_rows_interval)
         random = np.random.default_rng(seed_of(0, "rows of estimates"))
-        n, m, values = len(target), len(source.answers), []
+        n = len(target)
+        m = len(source.answers)
+        values = []
         for _ in range(estimator.resamples):
-            again = source.take(random.integers(m, size=m)) if estimator.access.source else source
+            if estimator.access.source:
+                again = source.take(random.integers(m, size=m))
+            else:
+                again = source
             drawn = target.take(random.integers(n, size=n))
             values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
         drawn_source = None
@@ -186,18 +201,16 @@ class PreparedEstimate:
         assert isinstance(self.estimator, Measure)
         every = [*([self.source] if self.estimator.access.source else []), *pool]
         measures = np.array([self.estimator.measure(labelled.answers) for labelled in every])
-        accuracies, families = (
-            np.array([labelled.accuracy for labelled in every]),
-            np.array([family_of(labelled) for labelled in every]),
-        )
-        return _Measured(
-            measures, accuracies, families, np.array([len(labelled.label) for labelled in every])
-        )
+        accuracies = np.array([labelled.accuracy for labelled in every])
+        families = np.array([family_of(labelled) for labelled in every])
+        rows = np.array([len(labelled.label) for labelled in every])
+        return _Measured(measures, accuracies, families, rows)
 
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
         shifted = self.shifted(target)
         measured = self._known(shifted, without)
-        line, mine = fitted_map(measured.measures, measured.accuracies), measure.measure(target)
+        line = fitted_map(measured.measures, measured.accuracies)
+        mine = measure.measure(target)
         if not np.isfinite([*measured.measures, mine]).all():
             return "its measure is not finite for some rows"
         if line is None:
@@ -217,7 +230,10 @@ class PreparedEstimate:
         held_out = self._held_out(shifted, without)
         if isinstance(held_out, str):
             return held_out
-        anchor = self.source.accuracy if len(self.source.answers) else _on(line, mine)
+        if len(self.source.answers):
+            anchor = self.source.accuracy
+        else:
+            anchor = _on(line, mine)
         estimate = Estimate(_on(line, mine), warnings=tuple(warnings))
         return self._with_pool(estimate, anchor, held_out, len(target))
 
@@ -229,7 +245,8 @@ class PreparedEstimate:
     def _held_out(self, shifted: FittedShares | None, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""
         assert isinstance(self.estimator, Measure)
-        measured, first = self._known(shifted, without), int(self.estimator.access.source)
+        measured = self._known(shifted, without)
+        first = int(self.estimator.access.source)
         sets, like = self._sets(shifted)
         weights = np.append(
             np.ones(first), like[[family_of(labelled) != without for labelled in sets]]
@@ -237,7 +254,9 @@ class PreparedEstimate:
         held_out = []
         for family in dict.fromkeys(measured.families[first:].tolist()):
             in_family = measured.families == family
-            line = fitted_map(measured.measures[~in_family], measured.accuracies[~in_family])
+            measures = measured.measures[~in_family]
+            accuracies = measured.accuracies[~in_family]
+            line = fitted_map(measures, accuracies)
             if line is None:
                 return (
                     "its measure is the same number for every set of the pool but those of"
@@ -265,11 +284,10 @@ class PreparedEstimate:
         if not self.pool:
             return None
         shifted = None if target is None else self.shifted(target)
-        held_out = (
-            self._held_out(shifted, without)
-            if isinstance(self.estimator, Measure)
-            else self._errors(shifted, without)
-        )
+        if isinstance(self.estimator, Measure):
+            held_out = self._held_out(shifted, without)
+        else:
+            held_out = self._errors(shifted, without)
         return None if isinstance(held_out, str) else mean_error(held_out)
 
 
@@ -293,8 +311,11 @@ def measured(measure: Measure, target: Answers) -> float | str:
     """The measure itself, which needs neither source nor pool, or a sentence that says why there is
     none."""
     check_has_no_labels(target)
-    empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
-    why = refusal(measure, empty, target, access=replace(measure.access, source=False, pool=False))
+    answers = Answers(np.empty(0, np.int64))
+    label = np.empty(0, np.int64)
+    empty = Labelled(answers, label)
+    access = replace(measure.access, source=False, pool=False)
+    why = refusal(measure, empty, target, access=access)
     value = 0.0 if why else float(measure.measure(target))
     return why or (value if np.isfinite(value) else "its measure is not finite for some rows")
 
@@ -336,7 +357,8 @@ def refusal(
 ) -> str:
     """Why the estimator cannot be asked, in a sentence; "" where it can. `access`: what is read of
     what it declares."""
-    access, extra = access or estimator.access, getattr(estimator, "extra", None)
+    access = access or estimator.access
+    extra = getattr(estimator, "extra", None)
     if extra_missing(extra):
         return f"it needs the extra: pip install 'crosswind[{extra}]'"
     if not len(target):
@@ -349,43 +371,61 @@ def refusal(
     if access.source and not len(source.answers):
         return "there are no labelled rows of the source"
     for set_name, answers in sets:
-        if access.scores != "labels":
-            if answers.logits is None:
-                return (
-                    f"the model gives labels without {access.scores} for the rows of the {set_name}"
-                )
-            if not np.isfinite(answers.logits.max(axis=1)).all() or np.isnan(answers.logits).any():
-                return f"the model gave logits that are not finite for the rows of the {set_name}"
-            if access.scores == "logits" and not np.isfinite(answers.logits).all():
-                return (
-                    f"the model gave logits of minus infinity for the rows of the {set_name}, as of"
-                    " probabilities that are 0"
-                )
-        if answers.classes != target.classes:
-            return f"the {set_name} has {answers.classes} classes and the set {target.classes}"
-        if access.neighbourhood and access.neighbourhood not in answers.neighbours:
-            return (
-                f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows"
-                f" of the {set_name}"
-            )
-        if access.features and answers.features is None:
-            return f"there are no features for the rows of the {set_name}"
-        if access.weights and answers.weights is None:
-            return "the weights of the network are not at hand"
-    if (
-        access.source
-        and 0 < target.classes <= source.label.max()
-        or access.source
-        and source.label.min() < 0
-    ):
+        why = _missing_of_set(access, set_name, answers, target.classes)
+        if why:
+            return why
+    if access.source and _has_foreign_labels(source, target.classes):
         return f"the source has labels that are none of the model's {target.classes} classes"
     if access.pool and len({family_of(labelled) for labelled in pool}) < 2:
         return "it needs a pool of labelled sets of other distributions, of two families at least"
     return ""
 
 
+def _missing_of_set(access: Access, set_name: str, answers: Answers, n_classes: int) -> str:
+    """What an estimator reads that the answers for one set lack, in a sentence; "" for nothing."""
+    why = _unread_logits(access, set_name, answers)
+    if why:
+        return why
+    if answers.classes != n_classes:
+        return f"the {set_name} has {answers.classes} classes and the set {n_classes}"
+    if access.neighbourhood and access.neighbourhood not in answers.neighbours:
+        return (
+            f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows"
+            f" of the {set_name}"
+        )
+    if access.features and answers.features is None:
+        return f"there are no features for the rows of the {set_name}"
+    if access.weights and answers.weights is None:
+        return "the weights of the network are not at hand"
+    return ""
+
+
+def _unread_logits(access: Access, set_name: str, answers: Answers) -> str:
+    """Why the logits of one set cannot be read, in a sentence; "" where they can, or are not."""
+    if access.scores == "labels":
+        return ""
+    if answers.logits is None:
+        return f"the model gives labels without {access.scores} for the rows of the {set_name}"
+    if not np.isfinite(answers.logits.max(axis=1)).all() or np.isnan(answers.logits).any():
+        return f"the model gave logits that are not finite for the rows of the {set_name}"
+    if access.scores == "logits" and not np.isfinite(answers.logits).all():
+        return (
+            f"the model gave logits of minus infinity for the rows of the {set_name}, as of"
+            " probabilities that are 0"
+        )
+    return ""
+
+
+def _has_foreign_labels(source: Labelled, n_classes: int) -> bool:
+    """Whether a label is none of the classes; where their number is not known, a negative one."""
+    return 0 < n_classes <= source.label.max() or source.label.min() < 0
+
+
 def _as_estimate(accuracy: float | Estimate) -> Estimate:
-    estimate = accuracy if isinstance(accuracy, Estimate) else Estimate(float(accuracy))
+    if isinstance(accuracy, Estimate):
+        estimate = accuracy
+    else:
+        estimate = Estimate(float(accuracy))
     return replace(estimate, accuracy=float(np.clip(estimate.accuracy, 0, 1)))
 
 
@@ -423,29 +463,37 @@ def estimated_jointly(
     estimates = [_as_estimate(model) for model in estimator.estimate(sources, targets)]
     if not estimator.resamples:
         return estimates
+    n = len(targets[0])
+    m = len(sources[0].answers) if access.source else 0
+    redrawn = _redrawn_accuracies(estimator, sources, targets, n, m)
+    drawn_sources: list[DrawnSource | None] = [None] * len(estimates)
+    if access.source:
+        drawn_sources = [DrawnSource(model.accuracy, m, model.accuracy) for model in sources]
+    variances = np.var(redrawn, axis=0)
+    with_intervals = []
+    for estimate, variance, source in zip(estimates, variances, drawn_sources, strict=True):
+        warnings = (*estimate.warnings, *few_rows(m))
+        with_interval = with_rows(estimate, float(variance), n, source)
+        with_intervals.append(replace(with_interval, warnings=warnings))
+    return with_intervals
+
+
+def _redrawn_accuracies(
+    estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers], n: int, m: int
+) -> list[list[float]]:
+    """The estimates of all models in [0, 1] for every draw of rows with replacement, n of the
+    targets and m of the sources."""
     random = np.random.default_rng(seed_of(0, "rows of estimates"))
-    n, m, values = len(targets[0]), len(sources[0].answers) if access.source else 0, []
+    accuracies = []
     for _ in range(estimator.resamples):
-        drawn = random.integers(m, size=m) if access.source else None
-        again = sources if drawn is None else [model.take(drawn) for model in sources]
+        again = sources
+        if estimator.access.source:
+            drawn = random.integers(m, size=m)
+            again = [model.take(drawn) for model in sources]
         rows = random.integers(n, size=n)
-        values.append(
-            [
-                _as_estimate(model).accuracy
-                for model in estimator.estimate(again, [model.take(rows) for model in targets])
-            ]
-        )
-    drawn_sources = (
-        [DrawnSource(model.accuracy, m, model.accuracy) for model in sources]
-        if access.source
-        else [None] * len(estimates)
-    )
-    return [
-        replace(with_rows(model, float(moved), n, source), warnings=(*model.warnings, *few_rows(m)))
-        for model, moved, source in zip(
-            estimates, np.var(values, axis=0), drawn_sources, strict=True
-        )
-    ]
+        estimates = estimator.estimate(again, [model.take(rows) for model in targets])
+        accuracies.append([_as_estimate(model).accuracy for model in estimates])
+    return accuracies
 
 
 def _labels_of(answers: Answers) -> Answers:
@@ -455,7 +503,8 @@ def _labels_of(answers: Answers) -> Answers:
 def _refused_jointly(
     estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]
 ) -> str:
-    access, n_models = estimator.access, len(targets)
+    access = estimator.access
+    n_models = len(targets)
     if n_models < access.models:
         return f"it needs the answers of {access.models} models at least, not of {n_models}"
     if access.source and len(sources) != n_models:
@@ -463,7 +512,9 @@ def _refused_jointly(
             f"{n_models} models answered for the set, and {len(sources)} for the labelled rows of"
             " the source"
         )
-    empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
+    answers = Answers(np.empty(0, np.int64))
+    label = np.empty(0, np.int64)
+    empty = Labelled(answers, label)
     for i, target in enumerate(targets):
         source = sources[i] if access.source else empty
         why = refusal(estimator, source, target)

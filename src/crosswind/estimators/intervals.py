@@ -114,9 +114,8 @@ def with_pool(
         ]
     )
     nearness = np.maximum(nearness, 1e-12)
-    estimate = replace(
-        estimate, warnings=(*estimate.warnings, *_doubt(estimate, held_out, nearness))
-    )
+    warnings = (*estimate.warnings, *_doubt(estimate, held_out, nearness))
+    estimate = replace(estimate, warnings=warnings)
     families = [pool_set.family for pool_set in held_out]
     low, high = conformal(scores, families, nearness)
     if not np.isfinite([low, high]).all():
@@ -132,12 +131,12 @@ def with_pool(
     excess = max(1 / n + twice - float(np.mean([1 / pool_set.rows for pool_set in held_out])), 0)
     chance = Z * float(np.sqrt(max(value * (1 - value), 0.01) * excess))
     room = _room(anchor, value)
-    ends = _cut(value - _wider(-room * low, chance)), _cut(value + _wider(room * high, chance))
+    length = -room * low
+    ends = _cut(value - _wider(length, chance)), _cut(value + _wider(room * high, chance))
     # Where neither the pool nor the rows hold a mistake all of these lengths are 0.
     middle = (ends[0] + ends[1]) / 2
-    below, above = _chance_of_rows(
-        middle, n, DrawnSource(anchor, n_source, anchor) if n_source else None
-    )
+    source = DrawnSource(anchor, n_source, anchor) if n_source else None
+    below, above = _chance_of_rows(middle, n, source)
     return replace(
         estimate,
         low=_cut(min(ends[0], middle - below)),
@@ -173,7 +172,9 @@ def _room(anchor: float, value: float) -> float:
 def _wider(length: float, chance: float) -> float:
     """The length of one side of an interval with chance added; a negative side, where all errors
     have one sign, is shortened."""
-    return float(np.hypot(length, chance)) if length >= 0 else length + chance
+    if length >= 0:
+        return float(np.hypot(length, chance))
+    return length + chance
 
 
 def with_rows(
@@ -181,7 +182,10 @@ def with_rows(
 ) -> Estimate:
     """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew;
     `n`: rows of the target; `source`: what is known of the labelled rows, None without any."""
-    learned = source.rows if source is not None and source.read else n
+    if source is not None and source.read:
+        learned = source.rows
+    else:
+        learned = n
     if learned < 2:
         moved = 1.0
     else:
@@ -189,12 +193,9 @@ def with_rows(
             stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1))
         )
     below, above = _chance_of_rows(estimate.accuracy, n, source, moved)
-    return replace(
-        estimate,
-        low=_cut(estimate.accuracy - below),
-        high=_cut(estimate.accuracy + above),
-        basis="rows",
-    )
+    low = _cut(estimate.accuracy - below)
+    high = _cut(estimate.accuracy + above)
+    return replace(estimate, low=low, high=high, basis="rows")
 
 
 def exact_bounds(share: float, rows: int, level: float = LEVEL) -> tuple[float, float]:
@@ -222,7 +223,8 @@ def _chance_of_rows(
     below = above = moved
     if source is not None:
         low, high = exact_bounds(source.right, source.rows)
-        below, above = max(moved, source.estimate - low), max(moved, high - source.estimate)
+        below = max(moved, source.estimate - low)
+        above = max(moved, high - source.estimate)
     least, greatest = exact_bounds(value, n)
     return float(np.hypot(below, value - least)), float(np.hypot(above, greatest - value))
 
@@ -263,6 +265,6 @@ def _quantile(values: Floats, weight: Floats, share: float) -> float:
     where all of them have less."""
     order = np.argsort(values, kind="stable")
     mass = np.cumsum(weight[order])
-    return (
-        float(np.interp(share, mass, values[order])) if share <= mass[-1] + 1e-9 else float("inf")
-    )
+    if share <= mass[-1] + 1e-9:
+        return float(np.interp(share, mass, values[order]))
+    return float("inf")

@@ -78,7 +78,9 @@ def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
     """A sentence where the target looks as under a shift of labels alone; none where it does not,
     or where it cannot be told."""
     fit = fitted_shares(source, target)
-    return (TEXT,) if fit is not None and fit.told else ()
+    if fit is not None and fit.told:
+        return (TEXT,)
+    return ()
 
 
 def fitted_shares(source: Labelled, target: Answers) -> FittedShares | None:
@@ -99,7 +101,8 @@ def _fit(source: Labelled, target: Answers) -> FittedShares | None:
     Cells are an answer and a part of its confidence. The weights of the classes are fitted by
     non-negative least squares; the variance of a cell holds the chance of both sets.
     """
-    source_answers, k = source.answers, target.classes
+    source_answers = source.answers
+    k = target.classes
     if (
         source_answers.logits is None
         or target.logits is None
@@ -121,7 +124,8 @@ def _fit(source: Labelled, target: Answers) -> FittedShares | None:
         for answers, cell in zip((source_answers, target), cells, strict=True):
             rows = answers.answer == code
             cell[rows] = 1 + PARTS * (code + 1) + np.searchsorted(ends, answers.confidence[rows])
-    codes, n_cells = np.unique(source.label), 1 + PARTS * (k + 1)
+    codes = np.unique(source.label)
+    n_cells = 1 + PARTS * (k + 1)
     by_class = np.stack(
         [np.bincount(cells[0][source.label == code], minlength=n_cells) for code in codes], axis=1
     ).astype(np.float64)
@@ -130,9 +134,12 @@ def _fit(source: Labelled, target: Answers) -> FittedShares | None:
     by_class = np.vstack([by_class[~small], by_class[small].sum(axis=0)])
     counts = np.append(counts[~small], counts[small].sum())
     used = by_class.sum(axis=1) + counts > 0
-    by_class, counts = by_class[used], counts[used]
-    rows_of, m = by_class.sum(axis=0), counts.sum()
-    profile, before = by_class / rows_of, rows_of / rows_of.sum()
+    by_class = by_class[used]
+    counts = counts[used]
+    rows_of = by_class.sum(axis=0)
+    m = counts.sum()
+    profile = by_class / rows_of
+    before = rows_of / rows_of.sum()
     weight = _weights(profile, rows_of, counts)
     expected = m * profile @ before
     variance = np.maximum(expected + m**2 * profile @ (before**2 / rows_of), 1)
@@ -140,17 +147,18 @@ def _fit(source: Labelled, target: Answers) -> FittedShares | None:
     far, left = (
         0.5 * float(np.abs(counts / m - profile @ weights).sum()) for weights in (before, weight)
     )
-    after = weight / weight.sum() if weight.sum() > 0 else before
+    if weight.sum() > 0:
+        after = weight / weight.sum()
+    else:
+        after = before
     shares = np.zeros(k)
     shares[codes] = after
-    differs = float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0
-    return FittedShares(
-        differs,
-        0.5 * float(np.abs(after - before).sum()),
-        1 - left / far if far > 0 else 0.0,
-        _unexplained(source, target),
-        shares,
-    )
+    differs = 1.0
+    if len(counts) > 1:
+        differs = float(chdtrc(len(counts) - 1, statistic))
+    moved = 0.5 * float(np.abs(after - before).sum())
+    explained = 1 - left / far if far > 0 else 0.0
+    return FittedShares(differs, moved, explained, _unexplained(source, target), shares)
 
 
 class _ShareProfile(NamedTuple):
@@ -235,7 +243,8 @@ def _squared_distance(first_rows: Floats, weights: Floats, second_rows: Floats) 
 
 
 def _weights(profile: Floats, rows: Floats, counts: Floats) -> Floats:
-    m, variance = counts.sum(), np.maximum(counts, 1)
+    m = counts.sum()
+    variance = np.maximum(counts, 1)
     for _ in range(4):
         weight: Floats = nnls(m * profile / np.sqrt(variance)[:, None], counts / np.sqrt(variance))[
             0

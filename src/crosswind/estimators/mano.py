@@ -58,7 +58,8 @@ class MaNo(Measure):
             weights = target.probabilities
         else:
             z = target.logits.astype(np.float64)
-            z = z - z.min(axis=1, keepdims=True) if self.taylor == "shifted" else z
+            if self.taylor == "shifted":
+                z = z - z.min(axis=1, keepdims=True)
             if not in_order(z):
                 return math.nan
             weights = taylor(z)

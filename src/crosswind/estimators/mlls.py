@@ -42,7 +42,8 @@ class Calibration:
 
     def probabilities(self, answers: Answers) -> Floats:
         """Calibrated probabilities on the source, float64 [n, k]."""
-        return np.asarray(np.exp(_log_softmax(_lowered(answers) * self.sharpness + self.bias)))
+        logits = _lowered(answers) * self.sharpness + self.bias
+        return np.asarray(np.exp(_log_softmax(logits)))
 
 
 @final
@@ -96,7 +97,8 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     """
     logits = _lowered(source.answers)
     order = np.lexsort((source.label, *logits.T[::-1]))
-    logits, label = logits[order], source.label[order]
+    logits = logits[order]
+    label = source.label[order]
     n, k = logits.shape
     rows = np.arange(n)
 
@@ -118,9 +120,8 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
         bounds=bounds,
         options={"ftol": 1e-12, "gtol": 1e-7},
     )
-    return Calibration(
-        float(np.exp(minimum.x[0])), np.asarray(minimum.x[1:]), marginal_of(source.label, k)
-    )
+    shares = marginal_of(source.label, k)
+    return Calibration(float(np.exp(minimum.x[0])), np.asarray(minimum.x[1:]), shares)
 
 
 def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats, Floats]:
@@ -137,7 +138,8 @@ def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats,
         weights = probabilities * ratio
         totals = weights.sum(axis=1, keepdims=True)
         weights = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
-        before, now = now, weights.mean(axis=0)
+        before = now
+        now = weights.mean(axis=0)
         if np.abs(now - before).sum() < CLOSE:
             break
     return now, weights

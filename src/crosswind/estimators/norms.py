@@ -35,11 +35,10 @@ from crosswind.estimators.base import Answers, Floats, Measure
 
 def layers(weights: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     """The tensors that count, by name, in float64."""
-    tensors = {
-        name: tensor
-        for name, tensor in weights.items()
-        if name.endswith("weight") and tensor.ndim in (2, 4) and tensor.size
-    }
+    tensors = {}
+    for name, tensor in weights.items():
+        if name.endswith("weight") and tensor.ndim in (2, 4) and tensor.size:
+            tensors[name] = tensor
     return {name: np.asarray(tensor, dtype=np.float64) for name, tensor in tensors.items()}
 
 

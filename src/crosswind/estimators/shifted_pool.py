@@ -89,10 +89,9 @@ def likeness(
 def _of_source(source: Labelled) -> list[Labelled]:
     random = stream(0, "shares of labels of the source")
     rows = min(ROWS, len(source.label))
-    drawn_sets = [
-        with_other_shares(source, share, rows, random)
-        for share in STRENGTHS * (OF_SOURCE // len(STRENGTHS))
-    ]
+    drawn_sets = []
+    for share in STRENGTHS * (OF_SOURCE // len(STRENGTHS)):
+        drawn_sets.append(with_other_shares(source, share, rows, random))
     return [
         replace(drawn_set, name=f"{FAMILY} {number}", family=FAMILY)
         for number, drawn_set in enumerate(drawn_sets)
@@ -125,7 +124,8 @@ def with_other_shares(
     drawn = random.choice(len(before), size=rows, p=new_shares / new_shares.sum())
     taken = np.empty(rows, dtype=np.int64)
     for code in np.unique(drawn):
-        of_class, positions = np.flatnonzero(labelled.label == code), np.flatnonzero(drawn == code)
+        of_class = np.flatnonzero(labelled.label == code)
+        positions = np.flatnonzero(drawn == code)
         rounds = -(-len(positions) // len(of_class))
         taken[positions] = np.concatenate([random.permutation(of_class) for _ in range(rounds)])[
             : len(positions)
@@ -145,7 +145,9 @@ def _other_shares(before: Floats, random: np.random.Generator) -> Floats:
         new_shares = before * random.uniform(0, 0.8)
         new_shares[random.integers(k)] += 1
     new_shares = np.where(before > 0, new_shares, 0)
-    return new_shares / new_shares.sum() if new_shares.sum() > 0 else before
+    if new_shares.sum() > 0:
+        return new_shares / new_shares.sum()
+    return before
 
 
 __all__ = ["FAMILY", "likeness", "shifted_sets", "with_other_shares"]

@@ -48,7 +48,9 @@ class Threshold:
 
     def share(self, scores: Floats) -> float:
         """The share of the scores that is above, in [0, 1]."""
-        room = TOLERANCE * abs(self.at) if np.isfinite(self.at) else 0.0
+        room = 0.0
+        if np.isfinite(self.at):
+            room = TOLERANCE * abs(self.at)
         above = int((scores > self.at + room).sum())
         level = int((scores >= self.at - room).sum()) - above
         return (above + self.right * level / self.tied) / len(scores)
@@ -61,15 +63,18 @@ def fitted_threshold(scores: Floats, right: NDArray[np.bool_]) -> Threshold:
     below all where none is wrong, above all where all are. Where the two are tied it is their
     score, of which as large a part counts as is missing.
     """
-    wrong, n = int((~right).sum()), len(scores)
+    wrong = int((~right).sum())
+    n = len(scores)
     if wrong in (0, n):
         return Threshold(-np.inf if wrong == 0 else np.inf)
     rising = np.sort(scores)
-    low, high = float(rising[wrong - 1]), float(rising[wrong])
+    low = float(rising[wrong - 1])
+    high = float(rising[wrong])
     room = TOLERANCE * abs(high)
     if high - low > 2 * room:
         return Threshold((low + high) / 2)
-    below, upto = int((rising < high - room).sum()), int((rising <= high + room).sum())
+    below = int((rising < high - room).sum())
+    upto = int((rising <= high + room).sum())
     return Threshold(high, upto - wrong, upto - below)
 
 
@@ -91,7 +96,8 @@ class Thresholded(Estimator):
     def fit(self, source: Labelled) -> tuple[float, Threshold]:
         """The temperature and the threshold."""
         temperature = temperature_of(self.temperature, source)
-        return temperature, fitted_threshold(self.score(source.answers, temperature), source.right)
+        scores = self.score(source.answers, temperature)
+        return temperature, fitted_threshold(scores, source.right)
 
     def estimate(self, fitted: tuple[float, Threshold], target: Answers) -> float:
         """The share above the threshold."""

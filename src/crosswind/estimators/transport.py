@@ -64,7 +64,8 @@ def transport_costs(answers: Answers, marginal: Floats, temperature: float) -> F
     with warnings.catch_warnings():  # of its source text, when it is compiled
         warnings.simplefilter("ignore")
         import ot
-    n, used = len(answers), np.flatnonzero(marginal)
+    n = len(answers)
+    used = np.flatnonzero(marginal)
     cost = -np.expm1(scaled_log_probabilities(answers, temperature)[:, used]).T
     plan = ot.emd(
         marginal[used] / marginal[used].sum() * n,

@@ -9,8 +9,13 @@ def exact_bounds(share: float, rows: float, level: float) -> tuple[float, float]
     draws, and they differ for every share."""
     from scipy.special import betaincinv  # not at the top: reports load this room and start at once
 
-    hits, tail = share * rows, (1 - level) / 2
+    hits = share * rows
+    tail = (1 - level) / 2
     misses = rows - hits
-    low = float(betaincinv(hits, misses + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
+    low = 0.0
+    if hits > 0:
+        low = float(betaincinv(hits, misses + 1, tail))
+    high = 1.0
+    if misses > 0:
+        high = float(betaincinv(hits + 1, misses, 1 - tail))
     return low, high

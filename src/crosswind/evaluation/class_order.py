@@ -93,7 +93,8 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
     """
     n_classes = len(class_names)
     labelled = (label >= 0) & (label < n_classes)
-    answer, label = answer[labelled], label[labelled]
+    answer = answer[labelled]
+    label = label[labelled]
     if n_classes < 2 or n_classes > _MOST or not len(label):
         return None
     counts = _counts(answer, label, n_classes)
@@ -106,7 +107,8 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
         if _is_far_better(output_of, counts, level, at_least)
     ]
     matched = _best_matching(counts)
-    searched = level / _matchings(int((matched != np.arange(n_classes)).sum()), n_classes)
+    moved = int((matched != np.arange(n_classes)).sum())
+    searched = level / _matchings(moved, n_classes)
     if _is_far_better(matched, counts, searched, _clear(n_classes)) or _holds_on_other_half(
         answer, label, n_classes, level
     ):
@@ -123,14 +125,8 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
     rows_of = counts.sum(axis=1)
     unseen = tuple(class_names[code] for code in range(n_classes) if not rows_of[code])
     right = float((output_of[label] == answer).mean())
-    return BetterOrder(
-        _names_of(output_of, class_names),
-        name,
-        float((answer == label).mean()),
-        right,
-        len(label),
-        unseen,
-    )
+    classes = _names_of(output_of, class_names)
+    return BetterOrder(classes, name, float((answer == label).mean()), right, len(label), unseen)
 
 
 def best_order(
@@ -238,17 +234,22 @@ def _is_far_better(output_of: Codes, counts: Floats, level: float, at_least: flo
     if not moved.any():
         return False
     rows_of = counts.sum(axis=1)[moved]
-    right_other, right_as_read = counts[codes, output_of][moved], counts[codes, codes][moved]
+    right_other = counts[codes, output_of][moved]
+    right_as_read = counts[codes, codes][moved]
     # Nothing is known of a class without rows: all of it may be right in the given order.
     unseen = rows_of == 0
-    right_as_read, rows_of = np.where(unseen, 1.0, right_as_read), np.where(unseen, 1.0, rows_of)
-    explained, as_given = (
-        float((right_other / rows_of).mean()),
-        float((right_as_read / rows_of).mean()),
-    )
+    right_as_read = np.where(unseen, 1.0, right_as_read)
+    rows_of = np.where(unseen, 1.0, rows_of)
+    explained = float((right_other / rows_of).mean())
+    as_given = float((right_as_read / rows_of).mean())
     if ((right_as_read > right_other) & ~unseen).sum() > _SACRIFICED * moved.sum():
         return False
-    factor = FAR_OF_TWO if len(counts) == 2 else FAR if explained > 0.5 else FAR_FROM_MANY
+    if len(counts) == 2:
+        factor = FAR_OF_TWO
+    elif explained > 0.5:
+        factor = FAR
+    else:
+        factor = FAR_FROM_MANY
     return (
         explained >= max(factor * as_given, at_least)
         and _chance(right_other, right_as_read, rows_of) <= level
@@ -264,7 +265,8 @@ def _chance(right_other: Floats, right_as_read: Floats, rows_of: Floats) -> floa
     float64 [m]; `rows_of`: all its rows. Chernoff's bound, which is exact where the given order is
     never right.
     """
-    coins, weight = right_other + right_as_read, 1 / rows_of
+    coins = right_other + right_as_read
+    weight = 1 / rows_of
     surplus = float((right_other * weight).sum())
     if surplus <= float((coins * weight).sum()) / 2:
         return 1.0
@@ -296,9 +298,8 @@ def _holds_on_other_half(answer: Codes, label: Codes, n_classes: int, level: flo
     chooses = order[position % 2 == 0]
     tries = order[position % 2 == 1]
     matched = _best_matching(_counts(answer[chooses], label[chooses], n_classes))
-    return _is_far_better(
-        matched, _counts(answer[tries], label[tries], n_classes), level, _clear(n_classes)
-    )
+    counts = _counts(answer[tries], label[tries], n_classes)
+    return _is_far_better(matched, counts, level, _clear(n_classes))
 
 
 def _clear(n_classes: int) -> float:

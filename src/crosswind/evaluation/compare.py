@@ -50,7 +50,9 @@ class DifferenceSummary:
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+        if self.low is None or self.high is None:
+            return None
+        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -116,15 +118,14 @@ def over_runs(values: Mapping[Any, float], level: float = 0.95) -> DifferenceSum
     """
     whole_runs = _rectangle(values)
     splits = len({key.split for key in whole_runs if isinstance(key, Seeds)}) or 1
-    averaged = replace(
-        summary(list(whole_runs.values()), level),
-        splits=splits,
-        left_out=len(values) - len(whole_runs),
-    )
+    left_out = len(values) - len(whole_runs)
+    averaged = replace(summary(list(whole_runs.values()), level), splits=splits, left_out=left_out)
     if not averaged.sd or splits in (1, averaged.n):
         return averaged
     half = _crossed_half_width(whole_runs)(1 - level)
-    return replace(averaged, low=averaged.mean - half, high=averaged.mean + half)
+    low = averaged.mean - half
+    high = averaged.mean + half
+    return replace(averaged, low=low, high=high)
 
 
 def paired(
@@ -170,7 +171,8 @@ def unpaired(
     """
     from scipy.special import stdtr, stdtrit
 
-    reference_summary, summary_of_values = summary(reference, level), summary(values, level)
+    reference_summary = summary(reference, level)
+    summary_of_values = summary(values, level)
     n = reference_summary.n + summary_of_values.n
     mean = summary_of_values.mean - reference_summary.mean
     variances = [(side.sd or 0.0) ** 2 / side.n for side in (reference_summary, summary_of_values)]
@@ -219,9 +221,9 @@ def _rectangle(values: Mapping[Any, float]) -> Mapping[Any, float]:
     while len(complete) < len(splits := {key.split for key in complete}) * len(
         seeds := {key.seed for key in complete}
     ):
-        shares = [
-            (sum(key.seed == seed for key in complete) / len(splits), 0, -seed) for seed in seeds
-        ]
+        shares = []
+        for seed in seeds:
+            shares.append((sum(key.seed == seed for key in complete) / len(splits), 0, -seed))
         shares += [
             (sum(key.split == split for key in complete) / len(seeds), 1, -split)
             for split in splits
@@ -260,7 +262,8 @@ def seeds_to_tell(
 
     low, high = 1, 2
     while not reached(high):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
         if low >= most_seeds:
             return None
     while high - low > 1:
@@ -318,7 +321,8 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     The i-th smallest of m is multiplied by m - i + 1, made monotone and cut at 1. In the order of
     `p_values`.
     """
-    adjusted, largest = dict(p_values), 0.0
+    adjusted = dict(p_values)
+    largest = 0.0
     for rank, key in enumerate(_sorted(p_values)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[key]))
         adjusted[key] = largest
@@ -332,7 +336,8 @@ def benjamini_hochberg(p_values: Mapping[K, float]) -> dict[K, float]:
     The i-th smallest of m is multiplied by m / i, made monotone from the largest down. In the order
     of `p_values`.
     """
-    adjusted, smallest = dict(p_values), 1.0
+    adjusted = dict(p_values)
+    smallest = 1.0
     for rank, key in reversed(list(enumerate(_sorted(p_values), 1))):
         smallest = min(smallest, p_values[key] * len(p_values) / rank)
         adjusted[key] = smallest
@@ -367,12 +372,12 @@ def mean_ranks(blocks: Sequence[Mapping[str, float]]) -> Ranks:
     totals = dict.fromkeys(names, 0.0)
     for block in full_blocks:
         for name, value in block.items():
-            better, equal = (
-                sum(other_value > value for other_value in block.values()),
-                sum(other_value == value for other_value in block.values()),
-            )
+            better = sum(other_value > value for other_value in block.values())
+            equal = sum(other_value == value for other_value in block.values())
             totals[name] += better + (equal + 1) / 2
-    means = (
-        {name: total / len(full_blocks) for name, total in totals.items()} if full_blocks else {}
-    )
-    return Ranks(means, len(full_blocks), len(blocks) - len(full_blocks))
+    if full_blocks:
+        means = {name: total / len(full_blocks) for name, total in totals.items()}
+    else:
+        means = {}
+    left_out = len(blocks) - len(full_blocks)
+    return Ranks(means, len(full_blocks), left_out)

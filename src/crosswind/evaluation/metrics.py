@@ -142,8 +142,9 @@ def metric(
         ):
             raise ValueError(f"there is a metric {name!r} already")
         heading = title or name.replace("_", " ").capitalize()
+        slug = name.replace("_", "-")
         METRICS[name] = Metric(
-            name, unit, better, needs, heading, name.replace("_", "-"), None, note, measure, version
+            name, unit, better, needs, heading, slug, None, note, measure, version
         )
         return measure
 
@@ -179,15 +180,21 @@ def scores(
     or row of logits does not fit the names.
     """
     _check(predictions, len(group_names), len(class_names))
-    label, group = predictions.label, predictions.group
+    label = predictions.label
+    group = predictions.group
     right = predictions.answer == label
+    unparsed = int((predictions.answer == -1).sum())
+    balanced_accuracy = _balanced(label, right, len(class_names))
+    majority = float(np.bincount(label).max() / len(label))
+    accuracy = float(right.mean())
+    n_classes = len(np.unique(label))
     out: dict[str, Any] = {
         "n": len(predictions),
-        "accuracy": float(right.mean()),
-        "unparsed": int((predictions.answer == -1).sum()),
-        "balanced_accuracy": _balanced(label, right, len(class_names)),
-        "classes": len(np.unique(label)),
-        "majority": float(np.bincount(label).max() / len(label)),
+        "accuracy": accuracy,
+        "unparsed": unparsed,
+        "balanced_accuracy": balanced_accuracy,
+        "classes": n_classes,
+        "majority": majority,
     }
     out.update(_by_group(group, right, group_names, min_rows))
     out.update({"nll": None, "ece": None, "non_finite": None})
@@ -199,11 +206,10 @@ def scores(
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
             out["ece"] = calibration_error(confidence(logits), right)
-    shown = (
-        {}
-        if seen is None
-        else by_environment(right[None], group, seen, group_names, class_names, replicates=0)
-    )
+    if seen is None:
+        shown = {}
+    else:
+        shown = by_environment(right[None], group, seen, group_names, class_names, replicates=0)
     out.update(systematic_scores(shown))
     for declared in METRICS.values():
         if declared.measure is not None:
@@ -221,14 +227,15 @@ def estimate_metrics(
     `estimate` has `accuracy`, and `low` and `high` or None for them, and `measure` and
     `entropy_rise`, as far as there are; names end with the estimator's label.
     """
-    names = {
-        start: estimate[name]
-        for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise"))
-        if name in estimate
-    }
+    names = {}
+    for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise")):
+        if name in estimate:
+            names[start] = estimate[name]
     value, low, high = (estimate.get(name) for name in ("accuracy", "low", "high"))
     if value is not None:
-        covers = None if low is None or high is None else float(low <= accuracy <= high)
+        covers = None
+        if low is not None and high is not None:
+            covers = float(low <= accuracy <= high)
         names |= {
             ESTIMATE: value,
             ESTIMATE_LOW: low,
@@ -262,10 +269,8 @@ def calibration_error(
         np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1
     )
     # Summed first, divided once: (n_m / n) * |hits / n_m - sum / n_m| = |hits - sum| / n.
-    hits, total = (
-        np.bincount(bin_of, weights=right, minlength=bins),
-        np.bincount(bin_of, weights=confidence, minlength=bins),
-    )
+    hits = np.bincount(bin_of, weights=right, minlength=bins)
+    total = np.bincount(bin_of, weights=confidence, minlength=bins)
     return float(np.abs(hits - total).sum() / len(confidence))
 
 
@@ -296,11 +301,14 @@ def _by_group(
         name: group_scores for name, group_scores in table.items() if group_scores["n"] >= min_rows
     }
     worst = min(large, key=lambda name: large[name]["accuracy"], default=None)
+    worst_group = None if worst is None else large[worst]["accuracy"]
+    worst_group_n = None if worst is None else large[worst]["n"]
+    groups_skipped = len(table) - len(large)
     return {
-        "worst_group": None if worst is None else large[worst]["accuracy"],
+        "worst_group": worst_group,
         "worst_group_name": worst,
-        "worst_group_n": None if worst is None else large[worst]["n"],
-        "groups_skipped": len(table) - len(large),
+        "worst_group_n": worst_group_n,
+        "groups_skipped": groups_skipped,
         "groups": table,
     }
 
@@ -320,10 +328,11 @@ def _check(predictions: Predictions, n_groups: int, n_classes: int) -> None:
     ):
         out = (values < low) | (values >= high)
         if out.any():
-            raise DataError(
+            problem = (
                 f"{name} {int(values[out][0])} of row {int(predictions.ids[out][0])} is not in"
                 f" [{low}, {high})"
             )
+            raise DataError(problem)
     if predictions.logits is not None and predictions.logits.shape[1] != n_classes:
         raise DataError(
             f"logits have {predictions.logits.shape[1]} columns for {n_classes} classes"

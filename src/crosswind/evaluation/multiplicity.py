@@ -68,12 +68,14 @@ def judged_together(p_values: Mapping[K, float], multiplicity: str) -> Family[K]
     at that level at most 5% are expected to miss, for r of m intervals at 1 - 0.05 r / m have that
     (Benjamini and Yekutieli 2005), and those of Holm are wider.
     """
-    adjusted = ADJUST[multiplicity][1](p_values) if multiplicity in ADJUST else p_values
-    n_told, n_tests = max(1, sum(p < ALPHA for p in adjusted.values())), len(p_values)
-    thresholds = {
-        "holm": ALPHA / max(1, n_tests - n_told + 1),
-        "fdr": ALPHA * n_told / max(1, n_tests),
-    }
+    if multiplicity in ADJUST:
+        adjusted = ADJUST[multiplicity][1](p_values)
+    else:
+        adjusted = p_values
+    n_told = max(1, sum(p < ALPHA for p in adjusted.values()))
+    n_tests = len(p_values)
+    fdr = ALPHA * n_told / max(1, n_tests)
+    thresholds = {"holm": ALPHA / max(1, n_tests - n_told + 1), "fdr": fdr}
     return Family(multiplicity, adjusted, thresholds.get(multiplicity, ALPHA))
 
 
@@ -88,8 +90,11 @@ def at_level(difference: Difference | None, level: float) -> Difference | None:
     it has no spread."""
     if difference is None or not difference.sd:
         return difference
-    half = t_quantile(difference.n - 1, level) * difference.sd / math.sqrt(difference.n)
-    return replace(difference, low=difference.mean - half, high=difference.mean + half)
+    df = difference.n - 1
+    half = t_quantile(df, level) * difference.sd / math.sqrt(difference.n)
+    low = difference.mean - half
+    high = difference.mean + half
+    return replace(difference, low=low, high=high)
 
 
 def percent(level: float) -> str:

@@ -245,7 +245,9 @@ def _refused(columns: Columns, rows: Rows) -> str:
         return f"fewer than {LEAST} networks"
     if _constant(columns.value[rows]):
         return "all networks have the same value"
-    return _SAME if _constant(columns.accuracy[rows]) else ""
+    if _constant(columns.accuracy[rows]):
+        return _SAME
+    return ""
 
 
 def cell_tau(columns: Columns, rows: Rows) -> Found:
@@ -270,11 +272,9 @@ def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
     def counted(pairs: NDArray[np.float32]) -> Floats:
         return np.asarray(((taken @ pairs).astype(np.float64) * weights).sum(axis=1))
 
-    agree, first, second = (
-        counted(sides[0] * sides[1]),
-        counted(np.abs(sides[0])),
-        counted(np.abs(sides[1])),
-    )
+    agree = counted(sides[0] * sides[1])
+    first = counted(np.abs(sides[0]))
+    second = counted(np.abs(sides[1]))
     return _ratio(agree, np.sqrt(first * second))
 
 
@@ -288,7 +288,8 @@ def across(columns: Columns, shifted: Mask) -> list[tuple[int, Found]]:
             rows = np.flatnonzero(shifted & (columns.network == network))
             if len(np.unique(columns.test[rows])) >= LEAST:
                 tau = tau_b(columns.value[rows], columns.accuracy[rows], np.ones((1, len(rows))))[0]
-                taus += [] if math.isnan(tau) else [(network, tau)]
+                if not math.isnan(tau):
+                    taus += [(network, tau)]
         if not taus:
             taus_by_pool.append((pool, f"no network has {LEAST} test domains of different values"))
             continue
@@ -306,16 +307,17 @@ def _line(table: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
     if len(np.unique(table.network[rows])) < LEAST or _constant(table.value[rows]):
         return None
     mean = float(table.value[rows].mean())
-    x, y, n_draws = table.value[rows] - mean, table.accuracy[rows], table.weights.shape[1]
-    columns = [
-        np.bincount(table.network[rows], weights=term, minlength=n_draws)
-        for term in (np.ones_like(x), x, y, x * x, x * y)
-    ]
+    x = table.value[rows] - mean
+    y = table.accuracy[rows]
+    n_draws = table.weights.shape[1]
+    columns = []
+    for term in (np.ones_like(x), x, y, x * x, x * y):
+        columns.append(np.bincount(table.network[rows], weights=term, minlength=n_draws))
     n, sx, sy, sxx, sxy = (table.weights @ np.stack(columns, axis=1)).T
     spread = n * sxx - sx * sx
-    slope = _ratio(
-        n * sxy - sx * sy, np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0)
-    )
+    above = n * sxy - sx * sy
+    below = np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0)
+    slope = _ratio(above, below)
     return slope, _ratio(sy - slope * sx, n) - slope * mean
 
 
@@ -325,16 +327,20 @@ def predicted(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> Floats
     draws = len(columns.weights)
     if held_out == "estimate":
         return np.broadcast_to(columns.value[rows], (draws, len(rows)))
-    rule, predictions = HELD[held_out], np.full((draws, len(rows)), np.nan)
-    kinds = np.unique(columns.architecture[rows]) if rule.by_architecture else np.array([-1])
+    rule = HELD[held_out]
+    predictions = np.full((draws, len(rows)), np.nan)
+    if rule.by_architecture:
+        kinds = np.unique(columns.architecture[rows])
+    else:
+        kinds = np.array([-1])
     for kind in kinds:
-        line = _line(columns, rule.fitted_on(columns, cell, int(kind)))
+        mask = rule.fitted_on(columns, cell, int(kind))
+        line = _line(columns, mask)
         if line is not None:
-            mine = (
-                columns.architecture[rows] == kind
-                if rule.by_architecture
-                else np.ones(len(rows), dtype=bool)
-            )
+            if rule.by_architecture:
+                mine = columns.architecture[rows] == kind
+            else:
+                mine = np.ones(len(rows), dtype=bool)
             predictions[:, mine] = line[0][:, None] * columns.value[rows][mine] + line[1][:, None]
     return predictions
 
@@ -343,20 +349,20 @@ def errors(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> tuple[Fou
     """Squared correlation, 1 - SSE/SST, mean absolute and mean signed error in percentage
     points."""
     predictions = predicted(columns, cell, rows, held_out)
-    rows, predictions = rows[~np.isnan(predictions[0])], predictions[:, ~np.isnan(predictions[0])]
+    rows = rows[~np.isnan(predictions[0])]
+    predictions = predictions[:, ~np.isnan(predictions[0])]
     if not len(rows):
         return ("there is nothing to fit the line on",) * 4
     if len(np.unique(columns.network[rows])) < LEAST:
         return (f"fewer than {LEAST} networks",) * 4
-    x, y = (
-        columns.value[rows] - columns.value[rows].mean(),
-        columns.accuracy[rows] - columns.accuracy[rows].mean(),
-    )
+    x = columns.value[rows] - columns.value[rows].mean()
+    y = columns.accuracy[rows] - columns.accuracy[rows].mean()
     weights = np.where(np.isnan(predictions), 0.0, columns.weights[:, columns.network[rows]])
     error = np.where(np.isnan(predictions), 0.0, predictions - columns.accuracy[rows])
     n = weights.sum(axis=1)
     sst, sxx = (weights @ (side * side) - _ratio((weights @ side) ** 2, n) for side in (y, x))
-    sxy = weights @ (x * y) - _ratio((weights @ x) * (weights @ y), n)
+    above = (weights @ x) * (weights @ y)
+    sxy = weights @ (x * y) - _ratio(above, n)
     sst, sxx = (
         np.where(sums > 1e-12 * n * np.ptp(side) ** 2, sums, 0.0)
         for sums, side in ((sst, y), (sxx, x))
@@ -383,19 +389,17 @@ def mean_of(cells: Sequence[tuple[int, Found]]) -> tuple[Floats | None, str]:
     usable = [(pool, value) for pool, value in cells if not isinstance(value, str)]
     if not usable:
         return None, reasons or "there are no points of this kind"
-    pools = [
-        _nanmean([value for pool, value in usable if pool == name])
-        for name in dict.fromkeys(pool for pool, _ in usable)
-    ]
+    pools = []
+    for name in dict.fromkeys(pool for pool, _ in usable):
+        pools.append(_nanmean([value for pool, value in usable if pool == name]))
     return _nanmean(pools), reasons
 
 
 def _nanmean(draws: Sequence[Floats]) -> Floats:
     stacked = np.stack(draws)
-    return _ratio(
-        np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0),
-        (~np.isnan(stacked)).sum(axis=0).astype(np.float64),
-    )
+    above = np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0)
+    below = (~np.isnan(stacked)).sum(axis=0).astype(np.float64)
+    return _ratio(above, below)
 
 
 def standard_error(draws: Floats, networks: int) -> float | None:
@@ -424,15 +428,17 @@ def average(
     left_out = sum(isinstance(cell_value, str) for _, cell_value in cells)
     if draws is None:
         return Number(None, left_out=left_out, why=why)
-    value, count, error = float(draws[0]), len(cells) - left_out, standard_error(draws, networks)
+    value = float(draws[0])
+    count = len(cells) - left_out
+    error = standard_error(draws, networks)
     if error is None:
-        short = (
-            f"no interval from {networks} networks"
-            if networks < LEAST_FOR_INTERVAL
-            else "no interval: few draws have a number"
-        )
+        short = "no interval: few draws have a number"
+        if networks < LEAST_FOR_INTERVAL:
+            short = f"no interval from {networks} networks"
         return Number(
             value, cells=count, left_out=left_out, why="; ".join(filter(None, (why, short)))
         )
     half = t_quantile(networks - 1, LEVEL) * error
-    return Number(value, max(least, value - half), min(highest, value + half), count, left_out, why)
+    low = max(least, value - half)
+    high = min(highest, value + half)
+    return Number(value, low, high, count, left_out, why)

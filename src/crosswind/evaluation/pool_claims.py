@@ -119,10 +119,11 @@ def decide(
             )
     if len(invariances) > 1:
         decisions.append(_by_rise(invariances, rises, by_architecture))
-    p_values = {
-        i: 1.0 if decision.found is None or decision.found.p is None else decision.found.p
-        for i, decision in enumerate(decisions)
-    }
+    p_values = {}
+    for i, decision in enumerate(decisions):
+        p_values[i] = (
+            1.0 if decision.found is None or decision.found.p is None else decision.found.p
+        )
     family = judged_together(p_values, "holm")
     return [
         replace(
@@ -156,7 +157,8 @@ def farthest(points: Sequence[Point]) -> str:
 def falls(name: str, points: Sequence[Point], *, by_architecture: bool = True) -> Decision:
     """Claim 2: how much macro tau falls for ten points more of accuracy lost, by least squares over
     test domains, ID among them."""
-    far, taus = lost(points), _taus(points, by_architecture)
+    far = lost(points)
+    taus = _taus(points, by_architecture)
     if any(point.test == point.training for point in points):
         far[""] = 0.0
     domains = [key for key in far if isinstance(taus.get(key), np.ndarray)]
@@ -194,12 +196,8 @@ def _by_rise(
             mean_tau, _ = mean_of([(0, tau) for tau in shifted])
             draws += [] if mean_tau is None else [mean_tau]
         if not draws:
-            return Decision(
-                4,
-                compared,
-                None,
-                f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau",
-            )
+            why = f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau"
+            return Decision(4, compared, None, why)
         sides.append(np.asarray(np.mean(draws, axis=0)))
     return Decision(
         4, compared, difference(sides[0] - sides[1], _networks(next(iter(invariances.values()))))

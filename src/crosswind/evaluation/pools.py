@@ -223,7 +223,8 @@ def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[
         name: code
         for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))
     }
-    n_networks, domains = columns.weights.shape[1], {}
+    n_networks = columns.weights.shape[1]
+    domains = {}
     for name in dict.fromkeys(p.test for p in points):
         on_domain = columns.test == codes[name]
         shifted = on_domain & (columns.training != columns.test)
@@ -240,20 +241,21 @@ def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[
             (pool, cell_tau(columns, np.flatnonzero(mask)))
             for pool, mask in _micro(columns, shifted)
         ]
-        tau = average(micro, n_networks, -1, 1) if micro else Number(None, why=_ONE_DOMAIN)
-        domains[name] = OnDomain(
-            average(taus, n_networks, -1, 1), average(squares, n_networks, 0, 1), tau
-        )
+        if micro:
+            tau = average(micro, n_networks, -1, 1)
+        else:
+            tau = Number(None, why=_ONE_DOMAIN)
+        r2 = average(squares, n_networks, 0, 1)
+        domains[name] = OnDomain(average(taus, n_networks, -1, 1), r2, tau)
     return domains
 
 
 def _micro(columns: Columns, mask: Mask) -> list[tuple[int, Mask]]:
     """The points of a mask by pool, of pools whose networks have several training domains."""
-    several = [
-        int(pool)
-        for pool in np.unique(columns.pool)
-        if len(np.unique(columns.training[columns.pool == pool])) > 1
-    ]
+    several = []
+    for pool in np.unique(columns.pool):
+        if len(np.unique(columns.training[columns.pool == pool])) > 1:
+            several.append(int(pool))
     return [(pool, inside) for pool in several if (inside := mask & (columns.pool == pool)).any()]
 
 
@@ -297,10 +299,9 @@ def comparison(
     differences: list[Difference | None] = []
     for name in ("MAE", "macro tau"):
         number_held = held if name == "MAE" else None
-        cells = [
-            (cell.pool, _cell_difference(sides[0], sides[1], cell, number_held))
-            for cell in sides[0].cells
-        ]
+        cells = []
+        for cell in sides[0].cells:
+            cells.append((cell.pool, _cell_difference(sides[0], sides[1], cell, number_held)))
         draws, reason = mean_of(cells)
         interval = None if draws is None else difference(draws, n_networks)
         if interval is None or interval.low is None:
@@ -317,7 +318,8 @@ def _aligned(first: Sequence[Point], second: Sequence[Point]) -> tuple[list[Poin
     def identity(point: Point) -> tuple[str, str, str, str, float]:
         return point.network, point.training, point.test, point.architecture, point.accuracy
 
-    first_points, second_points = sorted(first, key=identity), sorted(second, key=identity)
+    first_points = sorted(first, key=identity)
+    second_points = sorted(second, key=identity)
     if list(map(identity, first_points)) != list(map(identity, second_points)):
         raise ValueError("two estimators are compared on points that are not the same")
     return first_points, second_points
@@ -354,21 +356,20 @@ def comparisons(
         )
         for name, side in others.items()
     }
-    sides = [
-        {name: getattr(comparison_of, number) for name, comparison_of in compared.items()}
-        for number in ("mae", "macro_tau")
-    ]
+    sides = []
+    for number in ("mae", "macro_tau"):
+        sides.append(
+            {name: getattr(comparison_of, number) for name, comparison_of in compared.items()}
+        )
     mae, tau = (
         judged_together({k: v.p for k, v in side.items() if v and v.p is not None}, "holm")
         for side in sides
     )
     for name, comparison_of in compared.items():
         adjusted = mae.adjusted.get(name), tau.adjusted.get(name), mae.level, tau.level
+        macro_tau = at_level(comparison_of.macro_tau, tau.level)
         compared[name] = Comparison(
-            at_level(comparison_of.mae, mae.level),
-            at_level(comparison_of.macro_tau, tau.level),
-            comparison_of.why,
-            *adjusted,
+            at_level(comparison_of.mae, mae.level), macro_tau, comparison_of.why, *adjusted
         )
     return compared
 
@@ -394,19 +395,16 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
     else:
         strengths = _terciles(drops)
     ranked_strengths = sorted(set(strengths), key=_strength_rank)
-    of_kind = {
-        "all": True,
-        "natural": any(not point.synthetic for point in shifted),
-        "synthetic": any(point.synthetic for point in shifted),
-    }
+    natural = any(not point.synthetic for point in shifted)
+    synthetic = any(point.synthetic for point in shifted)
+    of_kind = {"all": True, "natural": natural, "synthetic": synthetic}
     covered: list[Covered] = []
     for kind in (name for name, present in of_kind.items() if present):
         for strength in ("all", *ranked_strengths):
-            chosen = [
-                (point, drop)
-                for point, drop, own_strength in zip(shifted, drops, strengths, strict=True)
-                if strength in ("all", own_strength) and kind in ("all", _kind(point))
-            ]
+            chosen = []
+            for point, drop, own_strength in zip(shifted, drops, strengths, strict=True):
+                if strength in ("all", own_strength) and kind in ("all", _kind(point)):
+                    chosen.append((point, drop))
             covered.append(_covered(kind, strength, chosen))
     return covered
 
@@ -417,7 +415,10 @@ def _drops(points: Sequence[Point], shifted: Sequence[Point]) -> list[float | No
     in_domain = {point.network: point.accuracy for point in points if point.training == point.test}
     drops: list[float | None] = []
     for point in shifted:
-        source = in_domain.get(point.network) if point.source is None else point.source
+        if point.source is None:
+            source = in_domain.get(point.network)
+        else:
+            source = point.source
         drops.append(None if source is None else source - point.accuracy)
     return drops
 
@@ -428,7 +429,10 @@ _TERCILES = ("weak", "middle", "strong")
 def _terciles(drops: Sequence[float | None]) -> list[str]:
     """The tercile of each drop among all that are known."""
     known_drops = [drop for drop in drops if drop is not None]
-    edges = np.quantile(known_drops, [1 / 3, 2 / 3]) if known_drops else np.zeros(2)
+    if known_drops:
+        edges = np.quantile(known_drops, [1 / 3, 2 / 3])
+    else:
+        edges = np.zeros(2)
     return [
         "unknown" if drop is None else _TERCILES[int(np.searchsorted(edges, drop))]
         for drop in drops
@@ -436,7 +440,9 @@ def _terciles(drops: Sequence[float | None]) -> list[str]:
 
 
 def _severity(point: Point) -> str:
-    return "unknown" if point.severity is None else f"severity {point.severity:g}"
+    if point.severity is None:
+        return "unknown"
+    return f"severity {point.severity:g}"
 
 
 def _strength_rank(name: str) -> tuple[bool, int, int, str]:
@@ -449,22 +455,23 @@ def _kind(point: Point) -> str:
 
 
 def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | None]]) -> Covered:
-    ends = [
-        (point, point.low, point.high)
-        for point, _ in chosen
-        if point.low is not None and point.high is not None
-    ]
+    ends = []
+    for point, _ in chosen:
+        if point.low is not None and point.high is not None:
+            ends.append((point, point.low, point.high))
     drops = [drop for _, drop in chosen if drop is not None]
     names = sorted({point.network for point, _, _ in ends})
     is_inside = [low <= point.accuracy <= high for point, low, high in ends]
     network = np.array([names.index(point.network) for point, _, _ in ends], dtype=np.int64)
+    without = len(chosen) - len(ends)
+    share = _share(np.array(is_inside, dtype=np.float64), network, len(names))
     return Covered(
         kind,
         strength,
         len(ends),
         len(names),
-        len(chosen) - len(ends),
-        _share(np.array(is_inside, dtype=np.float64), network, len(names)),
+        without,
+        share,
         float(np.median([high - low for _, low, high in ends])) if ends else None,
         (min(drops), max(drops)) if drops else None,
     )
@@ -474,7 +481,8 @@ def _share(is_inside: Floats, network: Rows, n_networks: int) -> Number:
     """The share that is 1, its interval by `coverage`; `network` are codes in range(many)."""
     if not len(is_inside):
         return Number(None, why="there are no intervals")
-    n, share = len(is_inside), float(is_inside.mean())
+    n = len(is_inside)
+    share = float(is_inside.mean())
     if n_networks < LEAST:
         return Number(share, why=f"no interval from {n_networks} networks")
     apart = np.bincount(network, weights=is_inside - share, minlength=n_networks)
@@ -507,7 +515,8 @@ def _fit(table: Columns, rule: str) -> LineFit:
         average(column, table.weights.shape[1], *ends)
         for column, ends in zip(columns, bounds, strict=True)
     )
-    return LineFit(rule, rule in HELD and HELD[rule].uses_target_labels, *numbers)
+    uses_target_labels = rule in HELD and HELD[rule].uses_target_labels
+    return LineFit(rule, uses_target_labels, *numbers)
 
 
 def micro_difference(
@@ -526,10 +535,9 @@ def micro_difference(
     draws = []
     for points in (first, second):
         columns = read(points, resamples, by_architecture)
-        shifted = [
-            (columns.test == test) & (columns.training != columns.test)
-            for test in np.unique(columns.test)
-        ]
+        shifted = []
+        for test in np.unique(columns.test):
+            shifted.append((columns.test == test) & (columns.training != columns.test))
         difference_draws, _ = mean_of(
             [
                 (pool, cell_tau(columns, np.flatnonzero(mask)))
@@ -541,17 +549,16 @@ def micro_difference(
     names = [sorted({point.network for point in points}) for points in (first, second)]
     if names[0] != names[1]:
         raise ValueError("two micro taus are compared over networks that are not the same")
-    return (
-        None
-        if draws[0] is None or draws[1] is None
-        else difference(draws[1] - draws[0], len(names[0]))
-    )
+    if draws[0] is None or draws[1] is None:
+        return None
+    return difference(draws[1] - draws[0], len(names[0]))
 
 
 def difference(draws: Floats, networks: int) -> Difference:
     """The first of the draws, its interval by the others and its p-value; `n` is the number of
     networks."""
-    mean, error = float(draws[0]), standard_error(draws, networks)
+    mean = float(draws[0])
+    error = standard_error(draws, networks)
     if error is None:
         return Difference(mean, None, networks, None, None)
     if error < 1e-12:

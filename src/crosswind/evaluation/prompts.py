@@ -38,7 +38,8 @@ def best_prompt(scores: Scores, by: Scores | None = None) -> Choices:
     tried: dict[tuple[str, str], list[str]] = {}
     for model, prompt, data in scores:
         tried.setdefault((model, data), []).append(prompt)
-    judge, out = scores if by is None else by, {}
+    judge = scores if by is None else by
+    out = {}
     for (model, data), prompts in tried.items():
         values = {
             prompt: judge[model, prompt, data]
@@ -47,7 +48,8 @@ def best_prompt(scores: Scores, by: Scores | None = None) -> Choices:
         }
         if len(values) == len(prompts):
             prompt = max(values, key=values.__getitem__)
-            out[model, data] = ChosenPrompts(prompt, scores[model, prompt, data])
+            score = scores[model, prompt, data]
+            out[model, data] = ChosenPrompts(prompt, score)
     return out
 
 
@@ -66,9 +68,10 @@ def fixed_prompt(scores: Scores, prompt: str) -> Choices:
 def over_data(chosen: Choices, data: Sequence[str]) -> dict[str, float]:
     """Mean score over data sets, each as heavy as another, of every model that has all of them."""
     models = dict.fromkeys(model for model, _ in chosen)
-    complete_models = [
-        model for model in models if data and all((model, name) in chosen for name in data)
-    ]
+    complete_models = []
+    for model in models:
+        if data and all((model, name) in chosen for name in data):
+            complete_models.append(model)
     return {
         model: math.fsum(chosen[model, name].score for name in data) / len(data)
         for model in complete_models

@@ -31,7 +31,9 @@ def rho(seen: float, unseen: float, reference: float = 0.0) -> float | None:
     none. Omran and Schiele 2022, equation 1.
     """
     below = min(1.0, seen - reference)
-    return min(1.0, max(0.0, unseen - reference) / below) if below > 0 else None
+    if below > 0:
+        return min(1.0, max(0.0, unseen - reference) / below)
+    return None
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,15 @@ def systematic(
         raise ValueError(
             "an environment needs test rows of classes that training showed there, and of others"
         )
-    reference_accuracy = None if reference is None else np.atleast_2d(reference).mean(axis=0)
+    reference_accuracy = None
+    if reference is not None:
+        reference_accuracy = np.atleast_2d(reference).mean(axis=0)
     accuracy = [float(right[:, rows].mean()) for rows in row_sets]
     base = 0.0 if reference_accuracy is None else float(reference_accuracy.mean())
+    n_seen = len(row_sets[0])
+    n_unseen = len(row_sets[1])
     scores = SystematicScores(
-        accuracy[0],
-        accuracy[1],
-        len(row_sets[0]),
-        len(row_sets[1]),
-        base,
-        rho(accuracy[0], accuracy[1], base),
+        accuracy[0], accuracy[1], n_seen, n_unseen, base, rho(accuracy[0], accuracy[1], base)
     )
     if not replicates:
         return scores
@@ -117,15 +118,22 @@ def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tup
     """
     seen, unseen = (float(right.mean()) for right in sides)
     bounds = [exact_bounds(float(right.mean()), _rows_told(right), level) for right in sides]
-    base, of_base = 0.0, (0.0, 0.0)
+    base = 0.0
+    of_base = (0.0, 0.0)
     if reference is not None:
         base = float(reference.mean())
         known = base not in (0.0, 1.0)
-        of_base = (base, base) if known else exact_bounds(base, reference.shape[1], level)
+        if known:
+            of_base = (base, base)
+        else:
+            of_base = exact_bounds(base, reference.shape[1], level)
 
     def ratio(seen: float, unseen: float, reference: float) -> float:  # of equation 1, not cut
-        gain, learned = unseen - reference, seen - reference
-        return gain / learned if learned > 0 else float(np.copysign(np.inf, gain))
+        gain = unseen - reference
+        learned = seen - reference
+        if learned > 0:
+            return gain / learned
+        return float(np.copysign(np.inf, gain))
 
     value = ratio(seen, unseen, base)
     alone = [
@@ -162,7 +170,8 @@ def _replicates(
     [replicates, 3]."""
     generator = stream(seed, "bootstrap of rho")
     out = np.zeros((replicates, 3))
-    runs, n = len(right), sum(map(len, row_sets))
+    runs = len(right)
+    n = sum(map(len, row_sets))
     for start in range(0, replicates, _PART):
         size = min(_PART, replicates - start)
         of_runs = generator.multinomial(runs, np.full(runs, 1 / runs), size) / runs
@@ -191,10 +200,13 @@ def by_environment(
     environment, class after class; `seen`: which groups training showed. An environment without
     test rows of either kind is left out. `options`: as for `systematic`.
     """
-    right, by_name = np.atleast_2d(right), {}
+    right = np.atleast_2d(right)
+    by_name = {}
     reference_right = options.pop("reference", None)
     for name, rows, shown in kept_apart(group, seen, names, class_names):
-        reference = None if reference_right is None else np.atleast_2d(reference_right)[:, rows]
+        reference = None
+        if reference_right is not None:
+            reference = np.atleast_2d(reference_right)[:, rows]
         by_name[name] = systematic(right[:, rows], shown, reference, **options)
     return by_name
 
@@ -224,13 +236,15 @@ def systematic_scores(by_name: Mapping[str, SystematicScores]) -> dict[str, Any]
     """
     environments = list(by_name.values())
     ratios = [environment.rho for environment in environments if environment.rho is not None]
+    seen_accuracy = None
+    if environments:
+        seen_accuracy = float(np.mean([environment.seen for environment in environments]))
+    unseen_accuracy = None
+    if environments:
+        unseen_accuracy = float(np.mean([environment.unseen for environment in environments]))
     return {
-        "seen_accuracy": float(np.mean([environment.seen for environment in environments]))
-        if environments
-        else None,
-        "unseen_accuracy": float(np.mean([environment.unseen for environment in environments]))
-        if environments
-        else None,
+        "seen_accuracy": seen_accuracy,
+        "unseen_accuracy": unseen_accuracy,
         "rho": float(np.mean(ratios))
         if environments and len(ratios) == len(environments)
         else None,

@@ -42,11 +42,10 @@ def estimator_of(knobs: Mapping[str, Any], field: str) -> Any:
     and `get_params`, and a setting that the estimator does not have.
     """
     name = str(knobs["estimator"])
-    maker = (
-        _imported(name, f"{field}.estimator")
-        if knobs["file"] is None
-        else _of_file(Path(knobs["file"]), name, field)
-    )
+    if knobs["file"] is None:
+        maker = _imported(name, f"{field}.estimator")
+    else:
+        maker = _of_file(Path(knobs["file"]), name, field)
     if knobs["file"] is None and not isinstance(maker, type):
         raise _no_classifier(f"{field}.estimator", name)
     if isinstance(maker, type) and any(not hasattr(maker, hook) for hook in _HOOKS):
@@ -97,7 +96,9 @@ def weight_argument(estimator: Any) -> str | None:
     # A search over settings hands what its fit is given on to the estimator within.
     within = getattr(estimator, "estimator", estimator)
     takes = any(has_fit_parameter(taker, "sample_weight") for taker in (estimator, within))
-    return "__".join([*steps, "sample_weight"]) if takes else None
+    if takes:
+        return "__".join([*steps, "sample_weight"])
+    return None
 
 
 def _is_classifier(estimator: Any) -> bool:
@@ -111,7 +112,9 @@ def _is_classifier(estimator: Any) -> bool:
         kind = get_tags(estimator).estimator_type
     except Exception:  # of a library that does not know these tags
         kind = None
-    return kind == "classifier" if kind is not None else hasattr(estimator, "predict_proba")
+    if kind is not None:
+        return kind == "classifier"
+    return hasattr(estimator, "predict_proba")
 
 
 def _check_settings(estimator: Any, name: str, field: str) -> None:
@@ -150,11 +153,11 @@ def _imported(name: str, field: str) -> Any:
     try:
         return getattr(importlib.import_module(module), word)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            field,
+        problem = (
             f"{name!r} cannot be imported ({one_line(str(error), 200)}); write the class with its"
-            " module, such as sklearn.ensemble.RandomForestClassifier",
-        ) from None
+            " module, such as sklearn.ensemble.RandomForestClassifier"
+        )
+        raise InputError(field, problem) from None
 
 
 def _of_file(file: Path, name: str, field: str) -> Any:
@@ -182,11 +185,13 @@ def loaded_estimator(document: bytes, trusted: Sequence[str], field: str, name: 
 
     try:
         unknown_types = skops.io.get_untrusted_types(data=document)
-        foreign = [
-            type_name
-            for type_name in unknown_types
-            if type_name.partition(".")[0] not in (*PACKAGES, *trusted) and type_name not in trusted
-        ]
+        foreign = []
+        for type_name in unknown_types:
+            if (
+                type_name.partition(".")[0] not in (*PACKAGES, *trusted)
+                and type_name not in trusted
+            ):
+                foreign.append(type_name)
         if foreign:
             raise InputError(
                 f"{field}.trusted",

@@ -79,59 +79,80 @@ def check_form(
         check_form(inner.built, settings, None if encoded else input, field, inner.name)
         return
     _check_folders(form, knobs, field, name)
+    _check_weights(form, knobs, field, name)
+    if input is None:
+        return
+    if input.kind not in form.takes:
+        kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
+        problem = f"{name} takes {kinds}, and these are {input}"
+        raise InputError(field, problem, _trained_models_for(input.kind))
+    if input.kind == "image":
+        _check_image_size(form, knobs, input, field, name)
+        _check_channels(knobs, input.shape[2], field)
+
+
+def _check_weights(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:
+    """Refuse weights of no model, statistics that no weights come with, and published weights of
+    other settings."""
     if form.of and knobs["weights"] is not None:
-        raise InputError(
-            f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none"
-        )
-    weights = knobs.get("weights")
-    published = weights is not None and not _is_file(weights)
-    if weights is None and knobs.get("freeze_batch_norm"):
+        problem = f"are those of the model that {form.of!r} names, and it names none"
+        raise InputError(f"{field}.weights", problem)
+    if knobs.get("weights") is None and knobs.get("freeze_batch_norm"):
         problem = (
             "keeps the statistics that come with given weights, and these are random; name weights,"
             " or leave it out"
         )
         raise InputError(f"{field}.freeze_batch_norm", problem)
-    if published:
+    if _are_published(knobs.get("weights")):
         _check_published(form, knobs, field, name)
-    if input is None:
-        return
-    if input.kind not in form.takes:
-        declared = [
-            (model_facts.name, model_facts.built)
-            for model_facts in listing("models")
-            if model_facts.built is not None and model_facts.built.trained
-        ]
-        fitting = [each for each, built in declared if input.kind in built.takes]
-        kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
-        raise InputError(field, f"{name} takes {kinds}, and these are {input}", fitting)
-    if input.kind != "image":
-        return
-    height, width, channels = input.shape
+
+
+def _trained_models_for(kind: str) -> list[str]:
+    """The names of the models that are trained on inputs of a kind."""
+    names = []
+    for model_facts in listing("models"):
+        built = model_facts.built
+        if built is not None and built.trained and kind in built.takes:
+            names.append(model_facts.name)
+    return names
+
+
+def _check_image_size(
+    form: Form, knobs: Mapping[str, Any], input: InputSpec, field: str, name: str
+) -> None:
+    """Refuse images that are too small, or not cut into whole patches."""
+    height, width, _ = input.shape
     if min(height, width) < form.least:
-        raise InputError(
-            field,
+        problem = (
             f"{name} needs images of at least {form.least} pixels a side, these have {height} x"
-            f" {width}",
+            f" {width}"
         )
+        raise InputError(field, problem)
     if form.patch:
         side = int(knobs[form.patch])
         if height != width or height % side:
-            raise InputError(
-                f"{field}.{form.patch}",
+            problem = (
                 f"{name} needs square images of a multiple of {side} pixels a side, these have"
-                f" {height} x {width}",
+                f" {height} x {width}"
             )
-    if channels != 3 and published:
-        raise InputError(
-            f"{field}.weights",
-            f"published weights are of images of 3 channels, and these have {channels}",
-        )
-    if channels != 3 and wants_imagenet(knobs):
-        raise InputError(
-            f"{field}.inputs",
-            f"ImageNet's means are of 3 channels, and these images have {channels}",
-            ["centred"],
-        )
+            raise InputError(f"{field}.{form.patch}", problem)
+
+
+def _check_channels(knobs: Mapping[str, Any], channels: int, field: str) -> None:
+    """Refuse weights and means of three channels for images of another number."""
+    if channels == 3:
+        return
+    if _are_published(knobs.get("weights")):
+        problem = f"published weights are of images of 3 channels, and these have {channels}"
+        raise InputError(f"{field}.weights", problem)
+    if wants_imagenet(knobs):
+        problem = f"ImageNet's means are of 3 channels, and these images have {channels}"
+        raise InputError(f"{field}.inputs", problem, ["centred"])
+
+
+def _are_published(weights: object) -> bool:
+    """Whether weights are named, and not those of a file."""
+    return weights is not None and not _is_file(weights)
 
 
 def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name: str) -> None:
@@ -145,12 +166,8 @@ def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name
 
 def _check_published(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:
     if knobs["weights"] not in form.weights:
-        raise unknown(
-            f"{field}.weights",
-            f"weights of model {name!r}",
-            knobs["weights"],
-            [*form.weights, "FILE.safetensors"],
-        )
+        choices = [*form.weights, "FILE.safetensors"]
+        raise unknown(f"{field}.weights", f"weights of model {name!r}", knobs["weights"], choices)
     for knob, value in form.weights_with.items():
         if knobs[knob] != value:
             problem = (
@@ -162,10 +179,9 @@ def _check_published(form: Form, knobs: Mapping[str, Any], field: str, name: str
 def wants_imagenet(knobs: Mapping[str, Any]) -> bool:
     """Whether inputs are to be normalised by ImageNet's channels: `inputs` says so, or is `auto`
     and the weights are by name."""
-    inputs, weights = knobs.get("inputs"), knobs.get("weights")
-    return inputs == "imagenet" or (
-        inputs == "auto" and weights is not None and not _is_file(weights)
-    )
+    inputs = knobs.get("inputs")
+    weights = knobs.get("weights")
+    return inputs == "imagenet" or (inputs == "auto" and _are_published(weights))
 
 
 def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, Any]]:
@@ -177,14 +193,16 @@ def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, 
     )  # what it tells of an image depends on the labels
     if inner.built is not None and (inner.built.of or not inner.built.trained or in_words):
         raise InputError(f"{field}.of", f"{inner.name} is no network with features")
-    settings, weights = dict(knobs["settings"] or {}), knobs["weights"]
+    settings = dict(knobs["settings"] or {})
+    weights = knobs["weights"]
     if any(inner_knob.name == "weights" for inner_knob in inner.knobs):
         settings |= {"weights": weights, "weights_sha256": knobs["weights_sha256"]}
     elif weights is not None and not _is_file(weights):
         raise unknown(
             f"{field}.weights", f"weights of model {inner.name!r}", weights, ["FILE.safetensors"]
         )
-    return inner, resolve(inner.knobs, settings, f"{field}.settings", f"model {inner.name!r}")
+    owner = f"model {inner.name!r}"
+    return inner, resolve(inner.knobs, settings, f"{field}.settings", owner)
 
 
 def _is_file(weights: object) -> bool:

@@ -131,12 +131,16 @@ class TableColumn:
         """Why the column is neither label nor attribute nor input, with its number of rows."""
         if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
             return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
+        identifier = f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier"
+        empty = f"{self.name}: no value in any row"
+        fold = f"{self.name}: folds, left alone"
+        texts = f"{self.name}: texts"
         return {
-            "identifier": f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier",
+            "identifier": identifier,
             "one-value": f"{self.name}: one value",
-            "empty": f"{self.name}: no value in any row",
-            "fold": f"{self.name}: folds, left alone",
-            "texts": f"{self.name}: texts",
+            "empty": empty,
+            "fold": fold,
+            "texts": texts,
             "paths": f"{self.name}: paths",
             "nested": f"{self.name}: lists or other nested values",
         }.get(
@@ -184,7 +188,9 @@ def _example(texts: Series, values: Series) -> str:
 
 
 def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64] | None) -> str:
-    lower, n_values, n_rows = name.lower(), len(values), len(texts)
+    lower = name.lower()
+    n_values = len(values)
+    n_rows = len(texts)
     if str(values[0]).lower().endswith((*IMAGE_ENDINGS, *OTHER_FORMATS)) and n_values > 1:
         return "paths"
     if n_values == 1:
@@ -199,7 +205,9 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "identifier" if _counts_rows(name, numbers, n_values, n_rows) else "numbers"
     if n_words(texts) >= 3:
         return "texts"
-    return "identifier" if n_values > n_rows / 2 or _IDENTIFIERS.search(name) else "other"
+    if n_values > n_rows / 2 or _IDENTIFIERS.search(name):
+        return "identifier"
+    return "other"
 
 
 def _counts_rows(name: str, numbers: NDArray[np.float64], n_values: int, n_rows: int) -> bool:

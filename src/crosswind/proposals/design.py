@@ -59,7 +59,8 @@ class ShiftDesign:
     @property
     def is_short(self) -> bool:
         """Whether the smallest cell has so few rows that only large costs can be told."""
-        return self.smallest < enough_rows(len(self.values) * len(self.classes))
+        n_cells = len(self.values) * len(self.classes)
+        return self.smallest < enough_rows(n_cells)
 
     @property
     def test(self) -> int:
@@ -105,7 +106,9 @@ def attributes_of(
     they are attributes only where no column of words, or of few numbers, is one.
     """
     class_codes = _codes(rows, label.name, label.classes, label.cuts)
-    designs, aliases, reasons = [], [], []
+    designs = []
+    aliases = []
+    reasons = []
     for name, column in columns.items():
         if name == label.name or name in taken:
             continue
@@ -224,7 +227,8 @@ def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], t
     numbers = numbers_of(rows, column.name, "")
     cut = float(np.nanmedian(numbers))
     if not (numbers < cut).any():
-        cut = float(np.nanmin(numbers[numbers > cut])) if (numbers > cut).any() else cut
+        if (numbers > cut).any():
+            cut = float(np.nanmin(numbers[numbers > cut]))
     cuts = (float(f"{cut:.4g}"),)
     return tuple(bin_names(cuts)), cuts
 
@@ -277,15 +281,10 @@ def _design(
     left_out = [value for value in values if value not in attribute_values]
     left_out += [name_of for name_of in label.classes if name_of not in classes]
     tie = tie_of_counts(kept_counts, label.name, name, classes, attribute_values)
+    smallest = int(kept_counts.min())
+    n_rows = int(kept_counts.sum())
     return ShiftDesign(
-        name,
-        attribute_values,
-        classes,
-        int(kept_counts.min()),
-        int(kept_counts.sum()),
-        tie,
-        tuple(cuts),
-        tuple(left_out),
+        name, attribute_values, classes, smallest, n_rows, tie, tuple(cuts), tuple(left_out)
     )
 
 
@@ -296,21 +295,22 @@ def enough_rows(n_cells: int) -> int:
 
 def _is_short(counts: Counts, classes: list[int], values: list[int]) -> bool:
     """Whether the smallest cell of these classes and values has too few rows."""
-    return _smallest(counts, classes, values) < enough_rows(len(classes) * len(values))
+    n_cells = len(classes) * len(values)
+    return _smallest(counts, classes, values) < enough_rows(n_cells)
 
 
 def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
     """The classes and values that are kept of counts [classes, values]: all of them, or what is left
     when the one that has the emptiest cell goes, one after the other, until each cell has
     `enough_rows`; where none has, the ones of which the smallest cell has most."""
-    classes, values = list(range(counts.shape[0])), list(range(counts.shape[1]))
+    classes = list(range(counts.shape[0]))
+    values = list(range(counts.shape[1]))
     tried = [(list(classes), list(values))]
     while _is_short(counts, *tried[-1]) and (len(classes) > 2 or len(values) > 2):
-        smaller = [
-            ([code for code in classes if code != gone], list(values))
-            for gone in classes
-            if len(classes) > 2
-        ]
+        smaller = []
+        for gone in classes:
+            if len(classes) > 2:
+                smaller.append(([code for code in classes if code != gone], list(values)))
         smaller += [
             (list(classes), [code for code in values if code != gone])
             for gone in values
@@ -322,7 +322,9 @@ def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
         )
         tried.append((classes, values))
     smallest = [_smallest(counts, *design) for design in tried]
-    return tried[int(np.argmax(smallest))] if _is_short(counts, *tried[-1]) else tried[-1]
+    if _is_short(counts, *tried[-1]):
+        return tried[int(np.argmax(smallest))]
+    return tried[-1]
 
 
 def _smallest(counts: Counts, classes: Sequence[int], values: Sequence[int]) -> int:

@@ -44,7 +44,9 @@ class Inputs:
         several = "columns" if len(self.columns) > 1 else "column"
         if self.kind == "texts":
             return f"texts in {several} {named}"
-        more_words = f" and {len(self.columns) - 5} more" if len(self.columns) > 5 else ""
+        more_words = ""
+        if len(self.columns) > 5:
+            more_words = f" and {len(self.columns) - 5} more"
         are = "are" if len(self.columns) > 1 else "is"
         return f"no images or texts: {several} {named}{more_words} {are} what a model reads"
 
@@ -76,7 +78,8 @@ def inputs_of(
     )
     if not texts:
         return None
-    return Inputs("texts", (texts[0],), more_texts=texts[1] if len(texts) > 1 else "")
+    more_texts = texts[1] if len(texts) > 1 else ""
+    return Inputs("texts", (texts[0],), more_texts=more_texts)
 
 
 def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
@@ -101,7 +104,10 @@ def _images(
         if column.kind in ("identifier", "texts", "other")
         or (column.n_values == rows.height and column.kind != "nested")
     ]
-    folders = [Path(images)] if images is not None else _folders_beside(table)
+    if images is not None:
+        folders = [Path(images)]
+    else:
+        folders = _folders_beside(table)
     for as_they_stand in (True, False):
         for name in (*named, *identifiers):
             for folder in folders:
@@ -139,7 +145,10 @@ def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool, is_li
     `is_listed`: the column holds paths, and not names that may be those of pictures.
     """
     column = rows[name].drop_nulls()
-    spread = column.gather_every(max(1, len(column) // _TRIED)) if len(column) else column
+    if len(column):
+        spread = column.gather_every(max(1, len(column) // _TRIED))
+    else:
+        spread = column
     names = [str(value).strip() for value in spread.to_list()]
     if not names or any(not word or len(word) > _LONGEST for word in names):
         return False

@@ -76,18 +76,19 @@ def label_of(
     rare = [value for value in column.values if rows_of_class[value] < FEWEST_ROWS]
     classes = tuple(value for value in column.values if value not in rare)
     if len(classes) < 2:
-        raise InputError(
-            "--label",
+        problem = (
             f"{column.name!r} has {len(classes)} classes of {FEWEST_ROWS} rows or more"
-            f" ({_counted(column.values, rows_of_class)}), and a classifier needs two",
+            f" ({_counted(column.values, rows_of_class)}), and a classifier needs two"
         )
+        raise InputError("--label", problem)
     if rare:
         notes.append(
             f"classes of {column.name!r} with fewer than {FEWEST_ROWS} rows are left out:"
             f" {_counted(rare, rows_of_class)}"
         )
     notes.insert(0, f"label {column.name!r}: {_counted(classes, rows_of_class)}")
-    return Label(column.name, classes, len(column.values), (), tuple(notes))
+    n_values = len(column.values)
+    return Label(column.name, classes, n_values, (), tuple(notes))
 
 
 def _chosen(
@@ -123,10 +124,11 @@ def _may_be(column: TableColumn) -> bool:
 
 
 def _why_not(column: TableColumn) -> str:
+    identifier = f"its {column.n_values:,} values name the rows"
     return {
         "one-value": "it has one value",
         "empty": "it has no value in any row",
-        "identifier": f"its {column.n_values:,} values name the rows",
+        "identifier": identifier,
         "paths": "it holds paths",
         "texts": "it holds texts",
         "roles": "it says which rows train and which test",
@@ -144,22 +146,22 @@ def _cut(rows: DataFrame, column: TableColumn) -> tuple[float, str]:
     numbers = numbers[~np.isnan(numbers)]
     values = np.unique(numbers)
     middle = float(np.median(numbers))
-    candidates = values[1:] if len(values) <= MOST_VALUES else _near(values, middle)
+    if len(values) <= MOST_VALUES:
+        candidates = values[1:]
+    else:
+        candidates = _near(values, middle)
     below = np.array([(numbers < cut).sum() for cut in candidates])
     best = int(np.abs(below - len(numbers) / 2).argmin())
     cut = float(candidates[best])
     kind = "grades" if column.kind == "classes" else "numbers"
     sides = f"{below[best]:,} rows below {cut:g}, {len(numbers) - below[best]:,} from it on"
-    other_candidates = [
-        f"{edge:g} ({count:,} below)"
-        for edge, count in zip(candidates.tolist(), below.tolist(), strict=True)
-        if edge != cut
-    ]
-    other_words = (
-        f"; other cuts: {', '.join(other_candidates)}"
-        if other_candidates and kind == "grades"
-        else ""
-    )
+    other_candidates = []
+    for edge, count in zip(candidates.tolist(), below.tolist(), strict=True):
+        if edge != cut:
+            other_candidates.append(f"{edge:g} ({count:,} below)")
+    other_words = ""
+    if other_candidates and kind == "grades":
+        other_words = f"; other cuts: {', '.join(other_candidates)}"
     return cut, (
         f"label {column.name!r} has {len(values):,} {kind} and is cut in two at {cut:g}"
         f" ({sides}{other_words}): bins in the study says so"
@@ -169,7 +171,9 @@ def _cut(rows: DataFrame, column: TableColumn) -> tuple[float, str]:
 def _near(values: NDArray[np.float64], middle: float) -> NDArray[np.float64]:
     """The first value above the middle that leaves rows below it."""
     above = values[values >= middle]
-    return above[:1] if above[0] > values[0] else values[1:2]
+    if above[0] > values[0]:
+        return above[:1]
+    return values[1:2]
 
 
 def _counted(values: Sequence[str], rows_of_class: Mapping[str, int]) -> str:

@@ -71,12 +71,12 @@ class ReadyStudy:
         notes = []
         for design, (source, draw) in zip(self.proposal.draft.designs, draws.items(), strict=False):
             cells = len(design.values) * len(design.classes)
-            few = (
-                f"; the smallest of its {cells} cells has {design.smallest} rows, fewer than"
-                f" {enough_rows(cells)}: only large costs can be told"
-                if design.is_short
-                else ""
-            )
+            few = ""
+            if design.is_short:
+                few = (
+                    f"; the smallest of its {cells} cells has {design.smallest} rows, fewer than"
+                    f" {enough_rows(cells)}: only large costs can be told"
+                )
             notes.append(
                 f"{source}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
                 f" validates on {draw.validation_rows:,} and tests on {draw.test_rows:,}{few}"

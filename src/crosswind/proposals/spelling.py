@@ -81,5 +81,7 @@ def _in_one_way(raw: Series, name: str, spellings: Spellings, written: OneSpelli
 
 
 def _alike(groups: Sequence[Sequence[str]]) -> str:
-    more_pairs = f" and {len(groups) - 1} more such pairs" if len(groups) > 1 else ""
+    more_pairs = ""
+    if len(groups) > 1:
+        more_pairs = f" and {len(groups) - 1} more such pairs"
     return " and ".join(shown_apart(groups[0])) + more_pairs

@@ -107,11 +107,7 @@ def propose(
         attributes, rule = _by_length(rows, inputs, chosen, attributes)
     if inputs is None:
         inputs = _own_columns(columns, chosen, attributes, taken)
-    problems = [] if attributes.designs else [_no_attribute(chosen, attributes)]
-    if not inputs.columns:
-        problems.insert(0, NO_INPUTS)
-    if problems:
-        raise DataError(f"{table} has {'; and it has '.join(problems)}")
+    _check_proposal(table, inputs, chosen, attributes)
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
     official, official_test, role_notes = _official(rows, roles, designs, chosen)
@@ -120,6 +116,7 @@ def propose(
     for name in ("path", "images"):
         if name in options:
             options[name] = _seen_from(study_folder, options[name])
+    same, distinct = _used_spellings(spelled, chosen, designs)
     draft = Draft(
         options=options,
         kind=inputs.kind,
@@ -132,16 +129,17 @@ def propose(
         strengths=strengths,
         observed=observed,
         rule=rule,
-        same={name: ways for name, ways in spelled.same.items() if _is_used(name, chosen, designs)},
-        distinct=[name for name in spelled.distinct if _is_used(name, chosen, designs)],
+        same=same,
+        distinct=distinct,
     )
-    for field, name in (("TABLE", table), ("--images", inputs.folder)):
-        _check_utf8(field, name)
+    _check_utf8("TABLE", table)
+    _check_utf8("--images", inputs.folder)
+    design_notes = [_design_note(design, chosen) for design in designs]
     notes = [
         f"{rows.height:,} rows; {inputs.in_words}",
         *chosen.notes,
         *_label_notes(chosen, columns, rows),
-        *(_design_note(design, chosen) for design in designs),
+        *design_notes,
         *_other_notes(attributes, further, chosen, rule),
         *_spelling_notes(spelled, chosen, designs),
         *role_notes,
@@ -149,6 +147,27 @@ def propose(
         *_more_texts(inputs, text),
     ]
     return Proposal(study_text(draft), tuple(notes), draft)
+
+
+def _check_proposal(table: str, inputs: Inputs, chosen: Label, attributes: Attributes) -> None:
+    """Refuse a table without inputs, or without an attribute that a shift may be of."""
+    problems = []
+    if not inputs.columns:
+        problems.append(NO_INPUTS)
+    if not attributes.designs:
+        problems.append(_no_attribute(chosen, attributes))
+    if problems:
+        raise DataError(f"{table} has {'; and it has '.join(problems)}")
+
+
+def _used_spellings(
+    spelled: OneSpelling, chosen: Label, designs: Sequence[ShiftDesign]
+) -> tuple[dict[str, Any], list[str]]:
+    """Of the columns that the study uses: spellings made one value, and columns whose values are
+    apart."""
+    same = {name: ways for name, ways in spelled.same.items() if _is_used(name, chosen, designs)}
+    distinct = [name for name in spelled.distinct if _is_used(name, chosen, designs)]
+    return same, distinct
 
 
 # -- what is read and dealt ------------------------------------------------------------------------
@@ -184,7 +203,8 @@ def _label(
     except InputError as error:
         if named is not None:
             raise
-        label, problem = None, f"no label: {error.problem}"
+        label = None
+        problem = f"no label: {error.problem}"
     if label is not None:
         return label
     candidates = [column for column in columns.values() if column.kind in ("numbers", "classes")]
@@ -198,11 +218,10 @@ def _own_columns(
     """The columns of numbers and of classes as inputs, without those that tell the label; none of
     them where they are too few."""
     left_out = {label.name, *attributes.aliases, *taken}
-    own_columns = [
-        column
-        for name, column in columns.items()
-        if column.kind in ("numbers", "classes") and name not in left_out
-    ]
+    own_columns = []
+    for name, column in columns.items():
+        if column.kind in ("numbers", "classes") and name not in left_out:
+            own_columns.append(column)
     return Inputs(
         "numbers",
         tuple(column.name for column in own_columns) if _enough_inputs(own_columns) else (),
@@ -230,7 +249,8 @@ def _by_length(
     with_lengths = rows.with_columns(lengths)
     column = TableColumn(LENGTH, "classes", names, 2)
     by_length = attributes_of(with_lengths, {LENGTH: column}, label, (), False)
-    return replace(by_length, reasons=(*attributes.reasons, *by_length.reasons)), cut
+    reasons = (*attributes.reasons, *by_length.reasons)
+    return replace(by_length, reasons=reasons), cut
 
 
 def _official(
@@ -321,9 +341,9 @@ def _cuts(label: Label, designs: Sequence[ShiftDesign]) -> dict[str, list[float]
 def _label_notes(label: Label, columns: Mapping[str, TableColumn], rows: DataFrame) -> list[str]:
     """What is left out because it has no label."""
     n_empty = columns[label.name].n_empty
-    return (
-        [f"{label.name}: empty in {n_empty:,} of {rows.height:,} rows, left out"] if n_empty else []
-    )
+    if n_empty:
+        return [f"{label.name}: empty in {n_empty:,} of {rows.height:,} rows, left out"]
+    return []
 
 
 def _design_note(design: ShiftDesign, label: Label) -> str:
@@ -332,9 +352,9 @@ def _design_note(design: ShiftDesign, label: Label) -> str:
         f" label {label.name!r} ({len(design.classes)} values) has {design.smallest} rows"
     )
     tied = design.tie.in_words if design.tie.matching else "the rows do not tie it to the label"
-    left_out = (
-        f"; left out for too few rows: {', '.join(design.left_out)}" if design.left_out else ""
-    )
+    left_out = ""
+    if design.left_out:
+        left_out = f"; left out for too few rows: {', '.join(design.left_out)}"
     return f"{cells}; {tied}{left_out}"
 
 
@@ -363,7 +383,9 @@ def _other_notes(
 
 def _first_of(texts: Sequence[str], between: str = ", ") -> str:
     """The first `LISTED` of some texts, and how many more there are."""
-    more_words = f"{between}and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
+    more_words = ""
+    if len(texts) > LISTED:
+        more_words = f"{between}and {len(texts) - LISTED} more"
     return between.join(texts[:LISTED]) + more_words
 
 
@@ -388,7 +410,8 @@ def _more_texts(inputs: Inputs, text: Sequence[str] | None) -> list[str]:
 
 def _no_label(columns: Mapping[str, TableColumn], n_rows: int) -> str:
     """What a table without a column that can be predicted lacks."""
-    reasons = _first_of([column.why_unused(n_rows) for column in columns.values()], "; ")
+    texts = [column.why_unused(n_rows) for column in columns.values()]
+    reasons = _first_of(texts, "; ")
     return (
         "no column of 2 to 20 values or of numbers that can be a label"
         f" ({reasons or 'no column beside what a model reads'})"

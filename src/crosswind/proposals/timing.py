@@ -31,7 +31,8 @@ def seconds_of_runs(plan: Plan) -> float:
         return 0.0
     spec: Mapping[str, Any] = jobs[0].spec
     _seconds(spec, FEW)  # reads the data, loads the libraries
-    short, longer = _seconds(spec, FEW), _seconds(spec, MORE)
+    short = _seconds(spec, FEW)
+    longer = _seconds(spec, MORE)
     step = max(longer - short, 0.0) / (MORE - FEW)
     besides = max(short - FEW * step, 0.0)
     return sum(besides + step * _steps(job.spec) for job in jobs)
@@ -50,7 +51,9 @@ def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
 def _steps(spec: Mapping[str, Any]) -> int:
     """The steps of a run: twice those of the study for a method that trains a network before."""
     steps = int(spec["training"]["steps"])
-    return 2 * steps if spec["method"]["name"] != "erm" else steps
+    if spec["method"]["name"] != "erm":
+        return 2 * steps
+    return steps
 
 
 def _seconds(spec: Mapping[str, Any], steps: int) -> float:
@@ -67,7 +70,9 @@ def _seconds(spec: Mapping[str, Any], steps: int) -> float:
     try:
         split, datasets = split_of(spec)
         settings = {**spec["training"], "steps": steps, "validate_every": steps}
-        model = ModelSpec(spec["model"]["name"], spec["model"]["knobs"])
+        name = spec["model"]["name"]
+        knobs = spec["model"]["knobs"]
+        model = ModelSpec(name, knobs)
         method: Any = load("methods", "erm")()
         start = time.perf_counter()
         fit(method, split, datasets, model, TrainingSettings(**settings), seed=0)

@@ -65,11 +65,9 @@ def study_text(draft: Draft) -> str:
     shifted = "tied" if several else word(attributes[0])
     named = " or ".join([", ".join(attributes[:-1]), attributes[-1]] if several else attributes)
     data = "".join(_data(draft, design, several) for design in draft.designs)
-    further = (
-        f"# more attributes that fit: {', '.join(draft.further[:LISTED])}\n"
-        if draft.further
-        else ""
-    )
+    further = ""
+    if draft.further:
+        further = f"# more attributes that fit: {', '.join(draft.further[:LISTED])}\n"
     return f"""# Does a classifier of {draft.label.name} lean on {named}?
 #   which of them hurts most, how much it costs, and which method helps: the first lines of the page
 #   crosswind plan FILE      says what would run; trains nothing
@@ -97,15 +95,17 @@ def _sets(draft: Draft) -> str:
 
 def _tie_comment(draft: Draft) -> str:
     """What the spurious correlation is, as a comment."""
-    pairs = [
-        f"{design.attribute}: "
-        + ", ".join(
-            f"{name} with {' or '.join(values)}" for name, values in design.tie.matching.items()
-        )
-        + f" in {design.tie.matched_share:.0%} of the rows"
-        for design in draft.designs
-        if design.tie.matching
-    ]
+    pairs = []
+    for design in draft.designs:
+        if design.tie.matching:
+            pairs.append(
+                f"{design.attribute}: "
+                + ", ".join(
+                    f"{name} with {' or '.join(values)}"
+                    for name, values in design.tie.matching.items()
+                )
+                + f" in {design.tie.matched_share:.0%} of the rows"
+            )
     lines = [f"  # the rows themselves tie {pair}\n" for pair in pairs]
     if not pairs:
         how = "though the rows do not: what would such a tie cost"
@@ -150,7 +150,10 @@ def _data(draft: Draft, design: ShiftDesign, several: bool) -> str:
         bins = {name: cuts for name, cuts in options["bins"].items() if name in columns}
         options = {**options, "bins": bins} if bins else _without(options, "bins")
     options["empty"] = "leave-out"
-    slots = f"{{tied: {word(design.attribute)}}}" if several else f"[{word(design.attribute)}]"
+    if several:
+        slots = f"{{tied: {word(design.attribute)}}}"
+    else:
+        slots = f"[{word(design.attribute)}]"
     lines = [
         f"  {word(entry_name(design.attribute))}:",
         "    source: table",
@@ -169,11 +172,9 @@ def _data(draft: Draft, design: ShiftDesign, several: bool) -> str:
             "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training"
             " and test"
         )
-    comment = (
-        "the table's own"
-        if draft.official
-        else "test rows of each cell; a share of the others validates"
-    )
+    comment = "test rows of each cell; a share of the others validates"
+    if draft.official:
+        comment = "the table's own"
     lines.append(f"    roles: {word(roles)}    # {comment}")
     return "\n".join(lines) + "\n"
 
@@ -186,9 +187,9 @@ def _kept(draft: Draft, design: ShiftDesign) -> list[str]:
         kept_values[draft.label.name] = list(design.classes)
     if len(design.values) < all_values[1] and draft.rule is None:
         kept_values[design.attribute] = list(design.values)
-    return (
-        [f"    keep: {word(kept_values)}    # the others have too few rows"] if kept_values else []
-    )
+    if kept_values:
+        return [f"    keep: {word(kept_values)}    # the others have too few rows"]
+    return []
 
 
 def _n_values(draft: Draft, design: ShiftDesign) -> tuple[int, int]:

@@ -133,12 +133,16 @@ class Supplement:
 
     def asked(self, drawn: int) -> int:
         """The number of rows, where `drawn` rows came by weights."""
-        return self.count if self.count is not None else math.ceil((self.share or 0) * drawn)
+        if self.count is not None:
+            return self.count
+        return math.ceil((self.share or 0) * drawn)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """What two equal supplements share, and the order they are put in."""
-        share = None if self.share is None else (self.share.numerator, self.share.denominator)
+        share = None
+        if self.share is not None:
+            share = (self.share.numerator, self.share.denominator)
         return (repr(self.count), repr(share), self.over, self.region.shape, self.region.tobytes())
 
     def __eq__(self, other: object) -> bool:
@@ -192,7 +196,9 @@ class NormalForm:
 
     def without_supplements(self) -> NormalForm:
         """The weights alone."""
-        return self if not self.supplements else NormalForm(self.shape, self.factors)
+        if not self.supplements:
+            return self
+        return NormalForm(self.shape, self.factors)
 
     def __and__(self, other: NormalForm) -> NormalForm:
         """Both at once: weights multiply, supplements unite, each region is cut to the other's
@@ -201,7 +207,8 @@ class NormalForm:
             raise ValueError(f"normal forms over cells of shapes {self.shape} and {other.shape}")
         mine = tuple(supplement.within(other.support) for supplement in self.supplements)
         theirs = tuple(supplement.within(self.support) for supplement in other.supplements)
-        return NormalForm(self.shape, self.factors + other.factors, mine + theirs)
+        factors = self.factors + other.factors
+        return NormalForm(self.shape, factors, mine + theirs)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -283,13 +290,12 @@ class All(Shift):
 
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """The normal forms of all parts, joined."""
-        forms = [
-            shift.normal_form(cells, f"{field}.{number}") for number, shift in enumerate(self.parts)
-        ]
+        forms = []
+        for number, shift in enumerate(self.parts):
+            forms.append(shift.normal_form(cells, f"{field}.{number}"))
         if not any(form.supplements for form in forms):
-            return NormalForm(
-                cells.shape, tuple(factor for form in forms for factor in form.factors)
-            )
+            factors = tuple(factor for form in forms for factor in form.factors)
+            return NormalForm(cells.shape, factors)
         joined = NormalForm(cells.shape)
         for form in forms:
             joined = joined & form
@@ -334,10 +340,9 @@ def parse_shift(spec: Any, field: str = "shift") -> Shift:
             raise InputError(f"{field}.type", "a shift needs its type", names)
         name = spec["type"]
         if not isinstance(name, str):
+            problem = f"must be the name of a shift, not {shown(name)}"
             raise InputError(
-                f"{field}.type",
-                f"must be the name of a shift, not {shown(name)}",
-                [registered.name for registered in _shifts()],
+                f"{field}.type", problem, [registered.name for registered in _shifts()]
             )
         shift_facts = facts("shifts", name, f"{field}.type")
         values = {key: value for key, value in spec.items() if key != "type"}
@@ -360,30 +365,31 @@ def code_of(attribute: Attribute, value: object, field: str) -> int:
     """The code of a value by its name; "first" and "last" name the first and last value where no
     value is called so."""
     if value in ("first", "last") and value not in attribute.values:
-        return 0 if value == "first" else len(attribute.values) - 1
+        if value == "first":
+            return 0
+        return len(attribute.values) - 1
     if (
         isinstance(value, Mapping)
         or value is None
         or (isinstance(value, Sequence) and not isinstance(value, str))
     ):
-        raise InputError(
-            field, f"must be a value of {attribute.name!r}, not {shown(value)}", attribute.values
-        )
+        problem = f"must be a value of {attribute.name!r}, not {shown(value)}"
+        raise InputError(field, problem, attribute.values)
     return attribute.code_of(value, field)
 
 
 def codes_of(attribute: Attribute, values: object, field: str) -> list[int]:
     """The codes of one value or a list of values, at least one, none twice."""
-    listed = (
-        list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
-    )
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        listed = list(values)
+    else:
+        listed = [values]
     if not listed:
         raise InputError(field, f"names no value of {attribute.name!r}", attribute.values)
     codes = [code_of(attribute, value, field) for value in listed]
     if len(set(codes)) < len(codes):
-        raise InputError(
-            field, f"names a value of {attribute.name!r} twice: {', '.join(map(str, listed))}"
-        )
+        problem = f"names a value of {attribute.name!r} twice: {', '.join(map(str, listed))}"
+        raise InputError(field, problem)
     return codes
 
 
@@ -395,11 +401,18 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
     """
     number = value if isinstance(value, Fraction) else None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
-        number = _fraction(value.strip() if isinstance(value, str) else repr(value))
+        if isinstance(value, str):
+            text = value.strip()
+        else:
+            text = repr(value)
+        number = _fraction(text)
     if number is not None and not _holds(number):
         number = None
     if number is None or not low <= number <= high:
-        bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
+        if math.isinf(high):
+            bounds = f"of at least {low}"
+        else:
+            bounds = f"in [{low}, {high}]"
         raise InputError(
             field,
             f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}',
@@ -417,11 +430,16 @@ def plain_number(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: plain_number(member) for key, member in value.items()}
-    number = _fraction(value.strip()) if isinstance(value, str) else value
+    if isinstance(value, str):
+        number = _fraction(value.strip())
+    else:
+        number = value
     if not isinstance(number, Fraction) or not _holds(number):
         return value
     nearest = float(number)
-    return nearest if Fraction(repr(nearest)) == number else str(number)
+    if Fraction(repr(nearest)) == number:
+        return nearest
+    return str(number)
 
 
 def _holds(number: Fraction) -> bool:
@@ -447,7 +465,9 @@ def _fraction(text: str) -> Fraction | None:
 
 def frozen(value: Any) -> Any:
     """Lists made tuples, so that a shift never changes after it was made."""
-    return tuple(frozen(member) for member in value) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return tuple(frozen(member) for member in value)
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -455,7 +475,9 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
-    return str(value) if isinstance(value, Fraction) else value
+    if isinstance(value, Fraction):
+        return str(value)
+    return value
 
 
 def _shifts() -> list[Any]:

@@ -62,11 +62,8 @@ class LowDataDrift(Shift):
             )
         low = codes_of(cells.axes[axis], self.low, f"{field}.low")
         if len(low) == cells.shape[axis]:
-            raise InputError(
-                f"{field}.low",
-                f"leaves no other value of {self.attribute!r}",
-                cells.axes[axis].values,
-            )
+            problem = f"leaves no other value of {self.attribute!r}"
+            raise InputError(f"{field}.low", problem, cells.axes[axis].values)
         if (self.ratio is None) == (self.count is None):
             raise InputError(f"{field}.ratio", "give either ratio or count, one of them")
         high = exact(self.high, f"{field}.high")
@@ -85,9 +82,8 @@ class LowDataDrift(Shift):
             return NormalForm(cells.shape, (cells.along([axis], weights),), supplements)
         if not isinstance(self.ratio, Mapping):
             weight = float(high * exact(self.ratio, f"{field}.ratio", 0, 1))
-            return NormalForm(
-                cells.shape, (cells.along([axis], np.where(is_low, weight, float(high))),)
-            )
+            factors = (cells.along([axis], np.where(is_low, weight, float(high))),)
+            return NormalForm(cells.shape, factors)
         by_class = self._by_class(cells, self.ratio, high, f"{field}.ratio")
         weights = np.where(is_low[None, :], by_class[:, None], float(high))
         return NormalForm(cells.shape, (cells.along([0, axis], weights),))
@@ -100,7 +96,9 @@ class LowDataDrift(Shift):
         self, cells: Cells, by_class: Mapping[str, Any], high: Fraction, field: str
     ) -> NDArray[np.float64]:
         ratios = dict(by_class)
-        default = ratios.pop("default", None) if "default" not in cells.label.values else None
+        default = None
+        if "default" not in cells.label.values:
+            default = ratios.pop("default", None)
         ratio_of_class = {
             code_of(cells.label, name, field): exact(ratio, f"{field}.{name}", 0, 1)
             for name, ratio in ratios.items()
@@ -109,10 +107,9 @@ class LowDataDrift(Shift):
         for code, name in enumerate(cells.label.values):
             if code not in ratio_of_class and default is None:
                 raise InputError(field, f"names neither {cells.label.name} {name!r} nor a default")
-            ratio = (
-                ratio_of_class[code]
-                if code in ratio_of_class
-                else exact(default, f"{field}.default", 0, 1)
-            )
+            if code in ratio_of_class:
+                ratio = ratio_of_class[code]
+            else:
+                ratio = exact(default, f"{field}.default", 0, 1)
             out[code] = float(high * ratio)
         return out

@@ -60,9 +60,8 @@ class LabelNoise:
         sums_to_one = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
         if not sums_to_one.all():
             wrong = int(np.argmin(sums_to_one))
-            raise InputError(
-                "label_noise.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1"
-            )
+            problem = f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1"
+            raise InputError("label_noise.matrix", problem)
         object.__setattr__(self, "matrix", tuple(map(tuple, table.tolist())))
 
     def apply(
@@ -105,11 +104,11 @@ class LabelNoise:
             raise InputError(f"{field}.kind", "a single class has no other to flip to", ["uniform"])
         if self.matrix is not None and len(self.matrix) != n_classes:
             n = len(self.matrix)
-            raise InputError(
-                f"{field}.matrix",
+            problem = (
                 f"must have {n_classes} rows of {n_classes} numbers, one for each class, not {n}"
-                f" of {n}",
+                f" of {n}"
             )
+            raise InputError(f"{field}.matrix", problem)
 
     def number(self, n: int) -> int:
         """How many of n rows are chosen."""

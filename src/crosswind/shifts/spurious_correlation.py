@@ -70,7 +70,8 @@ class SpuriousCorrelation(Shift):
     def matched(self, cells: Cells, field: str = "shift") -> NDArray[np.bool_]:
         """Which values go with which class: bool [classes, values]."""
         axis = self._axis(cells, field)
-        classes, values = cells.shape[0], cells.shape[axis]
+        classes = cells.shape[0]
+        values = cells.shape[axis]
         out = np.zeros((classes, values), dtype=bool)
         if isinstance(self.matching, Mapping):
             for name, values_of_class in self.matching.items():
@@ -82,10 +83,8 @@ class SpuriousCorrelation(Shift):
                 name for name, row in zip(cells.label.values, out, strict=True) if not row.any()
             ]
             if missing:
-                raise InputError(
-                    f"{field}.matching",
-                    f"gives no value of {self.attribute!r} for {', '.join(missing)}",
-                )
+                problem = f"gives no value of {self.attribute!r} for {', '.join(missing)}"
+                raise InputError(f"{field}.matching", problem)
         elif self.matching in ("observed", "auto"):
             longest = np.arange(max(classes, values))
             out[longest % classes, longest % values] = True
@@ -127,26 +126,32 @@ class SpuriousCorrelation(Shift):
         if self.class_shares == "equal":
             of_class = weights.sum(axis=1, keepdims=True)
             weights = np.divide(weights, of_class, out=weights, where=of_class > 0)
-        form = NormalForm(cells.shape, (cells.along([0, axis], weights),), ())
+        factors = (cells.along([0, axis], weights),)
+        form = NormalForm(cells.shape, factors, ())
         extra = exact(self.counterexamples, f"{field}.counterexamples")
         if strength < 1 or extra == 0:
             return form
-        region = np.ones_like(matched) if self.counterexamples_from == "uniform" else ~matched
+        if self.counterexamples_from == "uniform":
+            region = np.ones_like(matched)
+        else:
+            region = ~matched
         full_region = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
         is_count = isinstance(self.counterexamples, int)
-        supplement = (
-            Supplement(full_region, count=int(extra))
-            if is_count
-            else Supplement(full_region, share=extra)
-        )
+        if is_count:
+            supplement = Supplement(full_region, count=int(extra))
+        else:
+            supplement = Supplement(full_region, share=extra)
         return NormalForm(cells.shape, form.factors, (supplement,))
 
     def observed(self, dataset: AttributedDataset, label: str) -> SpuriousCorrelation:
         """With the matching that the rows show, where it is "observed" and they show a tie."""
-        pairs = (
-            observed_matching(dataset, label, self.attribute) if self.matching == "observed" else {}
-        )
-        return replace(self, matching=pairs, class_shares="equal") if pairs else self
+        if self.matching == "observed":
+            pairs = observed_matching(dataset, label, self.attribute)
+        else:
+            pairs = {}
+        if pairs:
+            return replace(self, matching=pairs, class_shares="equal")
+        return self
 
     @classmethod
     def observed_settings(
@@ -158,7 +163,8 @@ class SpuriousCorrelation(Shift):
         Without a tie, and for "auto", no matching is written: two studies that draw the same rows
         have one key.
         """
-        plain, attribute = dict(settings), settings.get("attribute")
+        plain = dict(settings)
+        attribute = settings.get("attribute")
         if isinstance(plain.get("strength"), Mapping):
             strengths = plain["strength"]
             if attribute not in strengths:
@@ -204,11 +210,10 @@ class SpuriousCorrelation(Shift):
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """A warning that names the classes that are never matched, and so never trained on."""
-        never = [
-            name
-            for name, row in zip(cells.label.values, self.matched(cells), strict=True)
-            if not row.any()
-        ]
+        never = []
+        for name, row in zip(cells.label.values, self.matched(cells), strict=True):
+            if not row.any():
+                never.append(name)
         if not never or self.strength < 1:
             return ()
         return (
@@ -218,7 +223,6 @@ class SpuriousCorrelation(Shift):
     def _axis(self, cells: Cells, field: str) -> int:
         axis = cells.axis(self.attribute, f"{field}.attribute")
         if axis == 0:
-            raise InputError(
-                f"{field}.attribute", f"{self.attribute!r} is the label", cells.names[1:]
-            )
+            problem = f"{self.attribute!r} is the label"
+            raise InputError(f"{field}.attribute", problem, cells.names[1:])
         return axis

@@ -63,13 +63,15 @@ class Systematic(Shift):
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """1 on the pairs of class and environment that are seen."""
         axis, table = self.table(cells, field)
-        return NormalForm(cells.shape, (cells.along([0, axis], table.astype(np.float64)),))
+        factors = (cells.along([0, axis], table.astype(np.float64)),)
+        return NormalForm(cells.shape, factors)
 
     def table(self, cells: Cells, field: str = "shift") -> tuple[int, Table]:
         """The axis of the environments, and which class is seen in which: bool [classes,
         environments]."""
         axis = cells.axis(self.environment, f"{field}.environment")
-        label, environment = cells.label, cells.axes[axis]
+        label = cells.label
+        environment = cells.axes[axis]
         if axis == 0:
             raise InputError(
                 f"{field}.environment", f"{self.environment!r} is the label", cells.names[1:]
@@ -80,10 +82,8 @@ class Systematic(Shift):
             ("superclasses", "list of classes"),
         ):
             if not isinstance(getattr(self, name), Mapping):
-                raise InputError(
-                    f"{field}.{name}",
-                    f"must be a map to a {entry_name}, not {shown(getattr(self, name))}",
-                )
+                problem = f"must be a map to a {entry_name}, not {shown(getattr(self, name))}"
+                raise InputError(f"{field}.{name}", problem)
         if not self.classes and not self.shares:
             raise InputError(
                 f"{field}.classes",
@@ -109,7 +109,9 @@ class Systematic(Shift):
     def clean(self, cells: Cells, field: str = "shift") -> int | None:
         """The code of the first environment that shows every class; None where none does."""
         full = np.flatnonzero(self.table(cells, field)[1].all(axis=0))
-        return int(full[0]) if len(full) else None
+        if len(full):
+            return int(full[0])
+        return None
 
     def attributes(self) -> tuple[str, ...]:
         """The environment."""
@@ -120,10 +122,12 @@ class Systematic(Shift):
         axis, table = self.table(cells)
         sentences = []
         for code, value, _ in _entries(self.shares, cells.axes[axis], "shift.shares"):
-            names = [
-                cells.label.values[class_code] for class_code in np.flatnonzero(table[:, code])
-            ]
-            more_classes = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            names = []
+            for class_code in np.flatnonzero(table[:, code]):
+                names.append(cells.label.values[class_code])
+            more_classes = ""
+            if len(names) > _NAMED:
+                more_classes = f" and {len(names) - _NAMED} more"
             sentences.append(
                 f"systematic deals to {value} {len(names)} of {len(table)}:"
                 f" {', '.join(names[:_NAMED])}{more_classes}"
@@ -133,14 +137,13 @@ class Systematic(Shift):
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """A warning that names the classes that no environment shows."""
         table = self.table(cells)[1]
-        never = [
-            value for value, row in zip(cells.label.values, table, strict=True) if not row.any()
-        ]
-        return (
-            (f"systematic shows no environment of {cells.label.name} {', '.join(never)}",)
-            if never
-            else ()
-        )
+        never = []
+        for value, row in zip(cells.label.values, table, strict=True):
+            if not row.any():
+                never.append(value)
+        if never:
+            return (f"systematic shows no environment of {cells.label.name} {', '.join(never)}",)
+        return ()
 
     def _families(self, label: Attribute, field: str) -> dict[str, list[int]]:
         families: dict[str, list[int]] = {}
@@ -148,19 +151,17 @@ class Systematic(Shift):
             families[str(name)] = _listed(classes, label, {}, f"{field}.{name}")
             for other_family, codes in list(families.items())[:-1]:
                 if shared := set(codes) & set(families[str(name)]):
-                    raise InputError(
-                        f"{field}.{name}",
-                        f"has {label.values[min(shared)]!r}, which {other_family!r} has too",
-                    )
+                    problem = f"has {label.values[min(shared)]!r}, which {other_family!r} has too"
+                    raise InputError(f"{field}.{name}", problem)
         return families
 
     def _check_apart(self, table: Table, cells: Cells, axis: int, field: str) -> None:
         several = np.flatnonzero((table & ~table.all(axis=0)).sum(axis=1) > 1)
         if len(several) and not self.overlapping:
             values = cells.axes[axis].values
-            where = [
-                values[code] for code in np.flatnonzero(table[several[0]] & ~table.all(axis=0))
-            ]
+            where = []
+            for code in np.flatnonzero(table[several[0]] & ~table.all(axis=0)):
+                where.append(values[code])
             problem = (
                 f"puts {cells.label.values[several[0]]!r} in {' and in '.join(map(repr, where))}"
             )
@@ -175,17 +176,16 @@ class Systematic(Shift):
         field: str,
     ) -> None:
         """Fill up the environments of `shares`, one after another."""
-        n, total = len(table), Fraction(0)
+        n = len(table)
+        total = Fraction(0)
         free: Table = np.logical_not((table & ~table.all(axis=0)).any(axis=1))
         free[_listed(self.spare, label, families, f"{field}.spare") if self.spare else []] = False
         units = [list(codes) for codes in families.values()]
         units += [
             [code] for code in range(n) if not any(code in codes for codes in families.values())
         ]
-        ranks = hash64(
-            np.array([min(unit) for unit in units], dtype=np.int64),
-            seed_of(self.seed, "classes of environments"),
-        )
+        ids = np.array([min(unit) for unit in units], dtype=np.int64)
+        ranks = hash64(ids, seed_of(self.seed, "classes of environments"))
         queue = [
             units[environment_code]
             for environment_code in np.argsort(ranks, kind="stable")
@@ -211,11 +211,10 @@ class Systematic(Shift):
             chosen = _filling(queue, need)
             if chosen is None:
                 left = sum(map(len, queue))
-                lack = (
-                    f"{-need} more are listed"
-                    if need < 0
-                    else f"{need} more cannot be dealt of the {left} that are left"
-                )
+                if need < 0:
+                    lack = f"{-need} more are listed"
+                else:
+                    lack = f"{need} more cannot be dealt of the {left} that are left"
                 raise InputError(path, f"asks for {n_classes} of {n} classes, and {lack}")
             table[[member for unit in chosen for member in unit], code] = True
             queue = [unit for unit in queue if unit not in chosen]
@@ -246,9 +245,8 @@ def _entries(
     for value, entry in entries.items():
         code = code_of(environment, value, field)
         if any(code == other_code for other_code, _, _ in entries_in_order):
-            raise InputError(
-                f"{field}.{value}", f"names the environment {environment.values[code]!r} twice"
-            )
+            problem = f"names the environment {environment.values[code]!r} twice"
+            raise InputError(f"{field}.{value}", problem)
         entries_in_order.append((code, environment.values[code], entry))
     return entries_in_order
 
@@ -265,7 +263,8 @@ def _listed(
         raise InputError(field, f"names no value of {label.name!r}", label.values)
     if len(set(codes)) < len(codes):
         twice = next(code for position, code in enumerate(codes) if code in codes[:position])
-        raise InputError(field, f"names {label.values[twice]!r} of {label.name!r} twice")
+        problem = f"names {label.values[twice]!r} of {label.name!r} twice"
+        raise InputError(field, problem)
     return codes
 
 
@@ -282,5 +281,6 @@ def _codes_of_name(
         return [code_of(label, name, field)]
     first, last = (code_of(label, end, field) for end in ends)
     if last < first:
-        raise InputError(field, f"{name!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}")
+        problem = f"{name!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}"
+        raise InputError(field, problem)
     return range(first, last + 1)

@@ -90,20 +90,21 @@ def tie_of_counts(
     draws = cramers_v(redrawn(table, np.random.default_rng(_SEED)), 2.0)
     low, high = (float(bound) for bound in np.quantile(draws, [0.025, 0.975]))
     matched = matching_of(table)
-    matching = {
-        name: tuple(value for value, goes in zip(values, row, strict=True) if goes)
-        for name, row in zip(classes, matched, strict=True)
-    }
+    matching = {}
+    for name, row in zip(classes, matched, strict=True):
+        matching[name] = tuple(value for value, goes in zip(values, row, strict=True) if goes)
     in_class = table.sum(axis=1)
     shares = (table * matched).sum(axis=1)[in_class > 0] / in_class[in_class > 0]
     interval = Interval(strength, min(low, strength), max(high, strength))
-    return Tie(label, attribute, interval, matching, float(shares.mean()), counts)
+    matched_share = float(shares.mean())
+    return Tie(label, attribute, interval, matching, matched_share, counts)
 
 
 def log_independence(table: NDArray[np.float64]) -> float:
     """The logarithm of p of Pearson's test that rows and columns of counts are independent; 0 where
     there is nothing to test."""
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    rows = table.sum(axis=1)
+    columns = table.sum(axis=0)
     table = table[rows > 0][:, columns > 0]
     freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
     if freedom < 1:

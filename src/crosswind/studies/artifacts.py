@@ -103,7 +103,9 @@ def _fault(path: str, size: int, digest: str, read: bool) -> str:
             return "is no file but a link" if stat.S_ISLNK(state.st_mode) else "is no file"
         if state.st_size != size:
             return f"has {state.st_size:,} bytes, not {size:,}"
-        return "is not what the run wrote" if read and file_hash(Path(path)) != digest else ""
+        if read and file_hash(Path(path)) != digest:
+            return "is not what the run wrote"
+        return ""
     except (FileNotFoundError, NotADirectoryError):
         return "is gone"
     except OSError as error:

@@ -92,10 +92,8 @@ class MethodEntry:
 def points_of(study: Study) -> Iterator[StudyPoint]:
     """Every point of the study, in the order of the file. Raises `InputError` where there is
     none."""
-    noises, rows = (
-        _axis(study.label_noise, "label_noise"),
-        _axis(study.dataset_size, "dataset_size"),
-    )
+    noises = _axis(study.label_noise, "label_noise")
+    rows = _axis(study.dataset_size, "dataset_size")
     point_count = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
@@ -103,7 +101,12 @@ def points_of(study: Study) -> Iterator[StudyPoint]:
             continue
         for (row_path, n), (noise_path, noise) in product(rows.items(), noises.items()):
             point_count += 1
-            label = size if n is None else f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}"
+            if n is None:
+                label = size
+            elif len(study.sizes) == 1:
+                label = f"n={n}"
+            else:
+                label = f"{size}, n={n}"
             label += f", noise={_noise_name(noise)}" if len(noises) > 1 else ""
             fields = {"draw": path, "dataset_size": row_path, "label_noise": noise_path}
             yield StudyPoint(
@@ -125,11 +128,9 @@ def points_of(study: Study) -> Iterator[StudyPoint]:
 
 def _axis(setting: Any, field: str) -> dict[str, Any]:
     """From the path of each value of a field to the value; a list is several."""
-    return (
-        {f"{field}.{position}": value for position, value in enumerate(setting)}
-        if isinstance(setting, list)
-        else {field: setting}
-    )
+    if isinstance(setting, list):
+        return {f"{field}.{position}": value for position, value in enumerate(setting)}
+    return {field: setting}
 
 
 def _noise_name(noise: Any) -> str:
@@ -150,7 +151,8 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
         _check_names(entry, names, kind, path)
         if chosen not in entry:
             return path, None
-        path, entry = f"{path}.{chosen}", entry[chosen]
+        path = f"{path}.{chosen}"
+        entry = entry[chosen]
     return path, entry
 
 
@@ -159,7 +161,8 @@ def _check_names(
 ) -> None:
     for name in listed:
         if name not in names:
-            raise unknown(f"{path}.{name}" if name_in_path else path, kind, name, names)
+            field = f"{path}.{name}" if name_in_path else path
+            raise unknown(field, kind, name, names)
 
 
 # -- models and estimators -------------------------------------------------------------------------
@@ -175,11 +178,13 @@ def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[s
     for label, settings in (
         declared if isinstance(declared, dict) else dict.fromkeys(declared)
     ).items():
-        settings, path = dict(settings or {}), f"{room}.{label}"
+        settings = dict(settings or {})
+        path = f"{room}.{label}"
         name = settings.pop(word, label)
         if not isinstance(name, str):
+            field = f"{path}.{word}"
             raise InputError(
-                f"{path}.{word}",
+                field,
                 f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}",
             )
         named = path if name is label else f"{path}.{word}"
@@ -200,11 +205,10 @@ def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[st
             estimator_facts.knobs, settings, path, f"estimator {estimator_facts.name!r}"
         )
         for name in () if estimator_facts.access is None else estimator_facts.access.handed:
-            candidates = (
-                [folder / knobs[name]]
-                if folder is not None and isinstance(knobs[name], str) and knobs[name]
-                else []
-            )
+            if folder is not None and isinstance(knobs[name], str) and knobs[name]:
+                candidates = [folder / knobs[name]]
+            else:
+                candidates = []
             knobs[name] = next(
                 (str(candidate.resolve()) for candidate in candidates if candidate.is_dir()),
                 knobs[name],
@@ -240,10 +244,9 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
         knobs |= _folders(model_facts.built, knobs, path, folder)
         check_form(model_facts.built, knobs, None, path, model_facts.name)
         if model_facts.built is not None and not model_facts.built.is_trained(knobs):
-            files = {
-                name: given_file(model_facts.name, name, knobs, folder, f"{path}.{name}")
-                for name in model_facts.built.files
-            }
+            files = {}
+            for name in model_facts.built.files:
+                files[name] = given_file(model_facts.name, name, knobs, folder, f"{path}.{name}")
             contents = {
                 name for name in model_facts.built.folders if knobs[f"{name}_sha256"] is not None
             }  # by their hashes
@@ -254,11 +257,10 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
             }
             paths = {name: file.setting for name, file in files.items()}
             hashes = {name: file.keyed for name, file in files.items()}
-            read = {
-                file_path: sha256
-                for file in files.values()
-                for file_path, sha256 in file.read.items()
-            }
+            read = {}
+            for file in files.values():
+                for file_path, sha256 in file.read.items():
+                    read[file_path] = sha256
             out[label] |= {
                 "version": model_facts.version,
                 "knobs": {**knobs, **paths},
@@ -288,10 +290,13 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
     if form is not None and form.of and knobs[form.of] is not None:
         inner, settings = inner_model(knobs, path)
         inner_folders = _folders(inner.built, settings, f"{path}.settings", folder)
-        return {"settings": {**(knobs["settings"] or {}), **inner_folders}} if inner_folders else {}
+        if inner_folders:
+            return {"settings": {**(knobs["settings"] or {}), **inner_folders}}
+        return {}
     out: dict[str, Any] = {}
     for name, kind in ({} if form is None else form.folders).items():
-        folder_name, hash_knob = str(knobs[name]), f"{name}_sha256"
+        folder_name = str(knobs[name])
+        hash_knob = f"{name}_sha256"
         source_folder = next(
             (
                 candidate
@@ -311,14 +316,11 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
             )  # a folder that lacks what is read, as `check_form` says
             continue
         except OSError as error:
-            raise InputError(
-                f"{path}.{name}", f"cannot read {folder_name!r}: {error.strerror}"
-            ) from None
+            field = f"{path}.{name}"
+            raise InputError(field, f"cannot read {folder_name!r}: {error.strerror}") from None
         if knobs[hash_knob] not in (None, sha256):
-            raise InputError(
-                f"{path}.{hash_knob}",
-                f"the sha256 of {folder_name!r} is {sha256}, not {knobs[hash_knob]}",
-            )
+            problem = f"the sha256 of {folder_name!r} is {sha256}, not {knobs[hash_knob]}"
+            raise InputError(f"{path}.{hash_knob}", problem)
         out |= {name: str(source_folder.resolve()), hash_knob: sha256}
     return out
 
@@ -344,10 +346,8 @@ def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
         with safe_open(file, "np") as opened:
             empty = not opened.keys()
     except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path}.weights",
-            f"{file_name!r} cannot be read as safetensors ({one_line(str(error), 200)})",
-        ) from None
+        problem = f"{file_name!r} cannot be read as safetensors ({one_line(str(error), 200)})"
+        raise InputError(f"{path}.weights", problem) from None
     if empty:
         raise InputError(f"{path}.weights", f"{file_name!r} holds no tensors")
     if knobs["weights_sha256"] not in (None, sha256):
@@ -385,11 +385,8 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         for key, names in only.items():
             kind, all_names = known_names[key]
             if not names or not _is_names(names):
-                raise InputError(
-                    f"{path}.{key}",
-                    f"must be a list of {kind}s of this study, not {shown(names)}",
-                    all_names,
-                )
+                problem = f"must be a list of {kind}s of this study, not {shown(names)}"
+                raise InputError(f"{path}.{key}", problem, all_names)
             _check_names(names, all_names, kind, f"{path}.{key}", name_in_path=False)
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
@@ -399,18 +396,17 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             )
         for key in ("groups", "environments"):
             if overrides.get(key) is not None and not _is_names(overrides[key]):
+                field = f"{path}.{key}"
                 raise InputError(
-                    f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}"
+                    field, f"must be a list of attributes, not {shown(overrides[key])}"
                 )
         loop_overrides = overrides.pop("training", {})
         if not isinstance(loop_overrides, dict):
             raise InputError(
                 f"{path}.training", f"must be a mapping of settings, not {shown(loop_overrides)}"
             )
-        paths, owner = (
-            (path, f"{path}.training" if loop_overrides else "training"),
-            f"method {method_facts.name!r}",
-        )
+        paths = (path, f"{path}.training" if loop_overrides else "training")
+        owner = f"method {method_facts.name!r}"
         loop = {**study.training, **loop_overrides}
         if study.search is None:
             points = _grid(method_facts.knobs, settings, loop, paths, owner)
@@ -430,9 +426,9 @@ def _grid(
     """Every combination of the settings that are lists."""
     axes = _choices(knobs, settings, paths[0])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    method_points = [
-        (choice, resolve(knobs, {**settings, **choice}, paths[0], owner)) for choice in picked
-    ]
+    method_points = []
+    for choice in picked:
+        method_points.append((choice, resolve(knobs, {**settings, **choice}, paths[0], owner)))
     axes = _choices(knobs_of(TrainingSettings), training, paths[1])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     loop_points = [
@@ -482,18 +478,15 @@ def _searched(
     """Every point of a search, all different. Raises `InputError` where there are fewer than asked
     for."""
     path, where = paths
-    ranges, loop_ranges = (
-        _ranges(knobs, settings, path),
-        _ranges(knobs_of(TrainingSettings), training, where),
-    )
+    ranges = _ranges(knobs, settings, path)
+    loop_ranges = _ranges(knobs_of(TrainingSettings), training, where)
     points: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
     # Without anything to draw every try is the same one, and 10,000 points would take ten seconds
     # to refuse.
     for number in range(TRIES * search.points if ranges or loop_ranges else 1):
-        values = {
-            name: _drawn(knob_range, stream(search.seed, "search", owner, name, number))
-            for name, knob_range in ranges.items()
-        }
+        values = {}
+        for name, knob_range in ranges.items():
+            values[name] = _drawn(knob_range, stream(search.seed, "search", owner, name, number))
         shared = {
             name: _drawn(knob_range, stream(search.seed, "search", name, number))
             for name, knob_range in loop_ranges.items()
@@ -509,23 +502,22 @@ def _searched(
         )
         if len(points) == search.points:
             return tuple(points.values())
-    raise InputError(
-        path,
+    problem = (
         f"search asks for {search.points} points, and"
         f" {'1 is' if len(points) == 1 else f'{len(points)} are'} all that differ: {owner} draws"
-        f" {', '.join([*ranges, *loop_ranges]) or 'nothing'}; leave out 'training.lr', or give it a list",
+        f" {', '.join([*ranges, *loop_ranges]) or 'nothing'}; leave out 'training.lr', or give it a list"
     )
+    raise InputError(path, problem)
 
 
 def _ranges(knobs: tuple[Knob, ...], settings: Values, path: str) -> dict[str, tuple[Knob, Log]]:
     """What is drawn: settings given as a list of choices, and those left out that declare a
     range."""
     chosen = {name: choose(*values) for name, values in _choices(knobs, settings, path).items()}
-    ranges = {
-        knob.name: (knob, chosen.get(knob.name, knob.search))
-        for knob in knobs
-        if knob.name not in settings or knob.name in chosen
-    }
+    ranges = {}
+    for knob in knobs:
+        if knob.name not in settings or knob.name in chosen:
+            ranges[knob.name] = (knob, chosen.get(knob.name, knob.search))
     return {name: (knob, where) for name, (knob, where) in ranges.items() if where is not None}
 
 

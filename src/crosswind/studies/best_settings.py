@@ -58,16 +58,16 @@ def best_points(
         by_point = {point: scores.get(label, {}).get(point, []) for point in points}
         counts = {len(values) for values in by_point.values()}
         if len(counts) > 1 or counts == {0}:
-            raise InputError(
-                "STORE",
+            problem = (
                 f"holds from {min(counts)} to {max(counts)} runs of the points of {label} that"
-                f" {rule_name} scored; points are compared once all of their runs are done",
+                f" {rule_name} scored; points are compared once all of their runs are done"
             )
+            raise InputError("STORE", problem)
         means = {point: math.fsum(values) / len(values) for point, values in by_point.items()}
         ranked = sorted(points, key=lambda point: -means[point])
-        best[label] = BestPoint(
-            label, ranked[0], means[ranked[0]], max(counts), len(points), means[ranked[1]]
-        )
+        score = means[ranked[0]]
+        second = means[ranked[1]]
+        best[label] = BestPoint(label, ranked[0], score, max(counts), len(points), second)
     return best
 
 
@@ -88,24 +88,28 @@ def frozen_study(
     if not best:
         raise InputError("STORE", f"study {study.name} has no method with several settings")
     methods = methods_of(study)
-    written = study.methods if isinstance(study.methods, Mapping) else dict.fromkeys(study.methods)
-    frozen_methods = {
-        label: _frozen(written[label], methods[label], best[label].point)
-        if label in best
-        else dict(written[label] or {})
-        for label in methods
-    }
+    if isinstance(study.methods, Mapping):
+        written = study.methods
+    else:
+        written = dict.fromkeys(study.methods)
+    frozen_methods = {}
+    for label in methods:
+        frozen_methods[label] = (
+            _frozen(written[label], methods[label], best[label].point)
+            if label in best
+            else dict(written[label] or {})
+        )
     fields = {name: value for name, value in given.items() if name not in ("search", "scales")}
     first = max(study.seed_list) + 1
+    training = {}
+    for name, value in dict(given.get("training") or {}).items():
+        if not isinstance(value, list):
+            training[name] = value
     fields |= {
         "name": f"{study.name}-best",
         "methods": frozen_methods,
         "seeds": list(range(first, first + seeds)),
-        "training": {
-            name: value
-            for name, value in dict(given.get("training") or {}).items()
-            if not isinstance(value, list)
-        },
+        "training": training,
     }
     study_from(fields, where="the frozen study")
     return fields

@@ -58,24 +58,21 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     directory.
     """
     source_facts = facts("sources", spec.source, f"{field}.source")
-    options = {
-        name: _beside(value, folder) if name in PATH_KNOBS else value
-        for name, value in spec.options.items()
-    }
+    options = {}
+    for name, value in spec.options.items():
+        options[name] = _beside(value, folder) if name in PATH_KNOBS else value
+    owner = f"source {spec.source!r}"
+    settings = resolve(source_facts.knobs, options, f"{field}.options", owner)
     values: dict[str, Any] = {
         "source": spec.source,
-        "options": only_given(
-            resolve(source_facts.knobs, options, f"{field}.options", f"source {spec.source!r}")
-        ),
+        "options": only_given(settings),
         **spec.model_dump(include={"keep", "unit", "derive"}),
     }
     if (
         spec.clusters is not None
     ):  # else not named at all, so that the keys of studies without clusters stay what they were
-        values["clusters"] = {
-            **spec.clusters.model_dump(),
-            "features": _beside(spec.clusters.features, folder),
-        }
+        features = _beside(spec.clusters.features, folder)
+        values["clusters"] = {**spec.clusters.model_dump(), "features": features}
     if spec.same:
         values["same"] = {name: dict(groups) for name, groups in spec.same.items()}
     if spec.distinct:
@@ -102,12 +99,8 @@ def _beside(value: Any, folder: Path | None) -> Any:
 def without_paths(values: Values) -> dict[str, Any]:
     """A data set's values without the places where its files lie: a key says what the data is, not
     where."""
-    keyed_values = {
-        **values,
-        "options": {
-            name: value for name, value in values["options"].items() if name not in PATH_KNOBS
-        },
-    }
+    options = {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}
+    keyed_values = {**values, "options": options}
     if "clusters" in values:
         keyed_values["clusters"] = {
             name: value for name, value in values["clusters"].items() if name != "features"
@@ -120,7 +113,8 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     runs on one."""
     # A notebook may plan again after its table was edited: the files' stamps are part of what is
     # kept.
-    clusters, options = values.get("clusters"), values["options"]
+    clusters = values.get("clusters")
+    options = values["options"]
     paths = {name: options.get(name) for name in PATH_KNOBS}
     if "root" in options:
         paths["root"] = root_folder(
@@ -134,7 +128,11 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     try:
         dataset = open_source(values["source"], options, f"{field}.options")
     except DataError as error:
-        raise DataError(str(error) if field == "data" else f"{field}: {error}") from None
+        if field == "data":
+            problem = str(error)
+        else:
+            problem = f"{field}: {error}"
+        raise DataError(problem) from None
     if clusters is not None:
         try:
             dataset = with_clusters(dataset, **clusters, field=f"{field}.clusters")
@@ -144,9 +142,8 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
     dataset = with_same(dataset, values.get("same", {}), field=f"{field}.same")
     dataset = with_distinct(dataset, values.get("distinct", []), field=f"{field}.distinct")
-    refuse_doubts(
-        dataset, [name for name in (*values["keep"], values["unit"]) if name is not None], field
-    )
+    attributes = [name for name in (*values["keep"], values["unit"]) if name is not None]
+    refuse_doubts(dataset, attributes, field)
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
@@ -183,7 +180,8 @@ def _with_derived(dataset: AttributedDataset, derive: Any, field: str) -> Attrib
 
 
 def _derived(dataset: AttributedDataset, values: Values, field: str) -> AttributedDataset:
-    name, settings = values["name"], values["values"]
+    name = values["name"]
+    settings = values["values"]
     try:
         attribute = DerivedAttribute(
             name, tuple(settings), values["transform"], tuple(settings.values()), values["mode"]
@@ -208,10 +206,9 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> NDArray[np.uin
     dataset.check_inputs()
     if not dataset.from_files:
         return None
-    chunks = [
-        np.arange(start, min(start + 256, dataset.n_base))
-        for start in range(0, dataset.n_base, 256)
-    ]
+    chunks = []
+    for start in range(0, dataset.n_base, 256):
+        chunks.append(np.arange(start, min(start + 256, dataset.n_base)))
     with ThreadPoolExecutor(workers) as pool:
         waiting = [
             pool.submit(lambda rows: picture_hashes(dataset.inputs(rows)), rows) for rows in chunks
@@ -251,12 +248,11 @@ def split_values(
         elif law == "uniform":
             law = []
         elif law not in LAWS:
-            raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
-        labels = (
-            None
-            if set_spec.labels is None
-            else {key: _classes_spelled(to) for key, to in set_spec.labels.items()}
-        )
+            choices = [*LAWS, "uniform", *study.shifts]
+            raise unknown(f"sets.{name}.law", "law", law, choices)
+        labels = None
+        if set_spec.labels is not None:
+            labels = {key: _classes_spelled(to) for key, to in set_spec.labels.items()}
         sets[name] = {
             "role": set_spec.role,
             "law": law,
@@ -270,15 +266,18 @@ def split_values(
             sets[name]["answers"] = set_spec.answers
     if not any(set_spec["role"] == "test" for set_spec in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
+    groups = named_attributes(study.groups, data, "groups")
+    environments = named_attributes(study.environments, data, "environments")
+    roles = data.roles.model_dump()
     values = {
         "label": data.label,
         "attributes": data.attribute_names,
         "shift": shift,
         "draw": point.draw,
-        "roles": data.roles.model_dump(),
+        "roles": roles,
         "sets": sets,
-        "groups": named_attributes(study.groups, data, "groups"),
-        "environments": named_attributes(study.environments, data, "environments"),
+        "groups": groups,
+        "environments": environments,
         "label_noise": point.noise,
         "dataset_size": point.rows,
         "sampler": study.sampler,
@@ -295,7 +294,9 @@ def _classes_spelled(classes: Any) -> Any:
     """The names of one class of ours, of several, or None, as text."""
     if classes is None:
         return None
-    return [spelled(name) for name in classes] if isinstance(classes, list) else spelled(classes)
+    if isinstance(classes, list):
+        return [spelled(name) for name in classes]
+    return spelled(classes)
 
 
 def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> list[str] | None:
@@ -306,9 +307,8 @@ def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> 
     for name in names:
         attribute = data.slots.get(name, name)
         if attribute not in data.attribute_names:
-            raise unknown(
-                path, "attribute of this study", name, [*data.slots, *data.attribute_names]
-            )
+            choices = [*data.slots, *data.attribute_names]
+            raise unknown(path, "attribute of this study", name, choices)
         if attribute in attributes:
             raise InputError(path, f"names {name!r} twice")
         attributes.append(attribute)
@@ -327,9 +327,8 @@ def _components(
         return []
     if isinstance(entry, str):
         if entry in trail:
-            raise InputError(
-                field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}"
-            )
+            problem = f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}"
+            raise InputError(field, problem)
         if entry in shifts:
             return _components(
                 shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything
@@ -342,10 +341,9 @@ def _components(
             )
         raise unknown(field, "shift", entry, shifts)
     if isinstance(entry, list):
-        nested = [
-            _components(shift, shifts, data, f"{field}.{position}", trail, anything)
-            for position, shift in enumerate(entry)
-        ]
+        nested = []
+        for position, shift in enumerate(entry):
+            nested.append(_components(shift, shifts, data, f"{field}.{position}", trail, anything))
         return [component for components in nested for component in components]
     if not isinstance(entry, Mapping):
         raise InputError(
@@ -357,9 +355,8 @@ def _components(
     for key in ("attribute", "environment"):
         if isinstance(name := component.get(key), str):
             if not anything and name not in [*data.slots, *data.attribute_names, data.label]:
-                raise unknown(
-                    f"{field}.{key}", "attribute", name, [*data.slots, *data.attribute_names]
-                )
+                choices = [*data.slots, *data.attribute_names]
+                raise unknown(f"{field}.{key}", "attribute", name, choices)
             component[key] = data.slots.get(name, name)
     return [(field, component)]
 
@@ -369,10 +366,8 @@ def spell_numbers(split: dict[str, Any]) -> None:
     key."""
     split["roles"] |= {name: plain_number(split["roles"][name]) for name in ("test", "validation")}
     if isinstance(split["label_noise"], Mapping) and "rate" in split["label_noise"]:
-        split["label_noise"] = {
-            **split["label_noise"],
-            "rate": plain_number(split["label_noise"]["rate"]),
-        }
+        rate = plain_number(split["label_noise"]["rate"])
+        split["label_noise"] = {**split["label_noise"], "rate": rate}
     laws = [
         split["shift"],
         *(
@@ -397,7 +392,9 @@ def _whole(value: Any) -> Any:
     """3 for 3.0, where the two mean the same."""
     if isinstance(value, Mapping):
         return {key: _whole(child) for key, child in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def build_split_plan(values: Values) -> SplitPlan:
@@ -405,16 +402,17 @@ def build_split_plan(values: Values) -> SplitPlan:
     `sets.test.law`."""
     sets = {}
     for name, set_values in values["sets"].items():
-        law, draw, field = set_values["law"], set_values["draw"], f"sets.{name}"
-        parsed = law if law in LAWS else parse_shift(law, f"{field}.law")
+        law = set_values["law"]
+        draw = set_values["draw"]
+        field = f"sets.{name}"
+        if law in LAWS:
+            parsed = law
+        else:
+            parsed = parse_shift(law, f"{field}.law")
         number = None if draw is None else parse_draw(draw, f"{field}.draw")
+        answers = set_values.get("answers", "all")
         sets[name] = SetPlan(
-            set_values["role"],
-            parsed,
-            number,
-            set_values["source"],
-            set_values["labels"],
-            set_values.get("answers", "all"),
+            set_values["role"], parsed, number, set_values["source"], set_values["labels"], answers
         )
     noise = values["label_noise"]
     return SplitPlan(

@@ -75,58 +75,79 @@ def copy_answers(
     asked for where given.
     """
     dataset = datasets[rows.source]
-    law, n = rows.visit_law, len(rows.rows)
-    virtual_rows = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
-    height = 0 if dataset.image_shape is None else min(dataset.image_shape[:2])
-    pool_changes = pool_of_kind(dataset.check_inputs().kind) if pool else ()
-    changes: list[Chain] = [((change.transform, change.knobs),) for change in pool_changes] or [()]
+    virtual_rows = _virtual_rows(rows, dataset)
+    changes, families = _pool_changes(dataset) if pool else ([()], [""])
     beside: list[Chain] = [()]
     if neighbourhood_name:
-        definition = neighbourhood(neighbourhood_name)
-        beside += [
-            ((definition.transform, {**definition.knobs(height >= LARGE), **(handed or {})}),)
-        ] * neighbours
-    copies_per_row, name = len(beside), "copies"
-    families = [change.family for change in pool_changes] or [""]
-    drawn = {
-        family: _drawn(dataset.row_ids(virtual_rows), family, pool or n) for family in families
-    }
-    used = np.unique(
-        np.concatenate(list(drawn.values()))
-    )  # of a source of a million rows a table of all copies has 759 million
-    copied = copies(
-        dataset,
-        virtual_rows[used],
-        [(*change, *neighbour_chain) for change in changes for neighbour_chain in beside],
-    )
+        beside += [_neighbour_chain(neighbourhood_name, dataset, handed)] * neighbours
+    copies_per_row = len(beside)
+    name = "copies"
+    ids = dataset.row_ids(virtual_rows)
+    drawn = {family: _drawn(ids, family, pool or len(rows.rows)) for family in families}
+    # Of a source of a million rows a table of all copies has 759 million.
+    used = np.unique(np.concatenate(list(drawn.values())))
+    chains = [(*change, *neighbour_chain) for change in changes for neighbour_chain in beside]
+    copied = copies(dataset, virtual_rows[used], chains)
     out: dict[str, list[Any]] = {}
     for family_index, family in enumerate(families):
         chosen = drawn[family]
-        virtual = (
-            np.searchsorted(used, chosen)[:, None] * (len(changes) * copies_per_row)
-            + family_index * copies_per_row
-            + np.arange(copies_per_row)
-        )
-        again: dict[str, Any] = {
-            key: np.repeat(getattr(rows, key)[chosen], copies_per_row)
-            for key in ("label", "true_label", "group", "weight", "origin")
-        }
-        copied_rows = replace(
-            rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again
-        )
+        first_copies = np.searchsorted(used, chosen)[:, None] * len(chains)
+        copies_of_family = family_index * copies_per_row + np.arange(copies_per_row)
+        virtual = first_copies + copies_of_family
+        copied_rows = _rows_of_copies(rows, chosen, virtual, name)
         answered, _ = answers({name: copied_rows}, {**datasets, name: copied})
         for rule, sets in answered.items():
-            read = (
-                features(copied_rows, copied)
-                if features is not None and not neighbourhood_name
-                else None
-            )
+            read = None
+            if features is not None and not neighbourhood_name:
+                read = features(copied_rows, copied)
             out.setdefault(rule, []).append((*_read(sets[name], len(chosen), copies_per_row), read))
     label = np.stack([rows.label[drawn[family]] for family in families])
     return {
         rule: _joined(label, family_answers, bool(neighbourhood_name))
         for rule, family_answers in out.items()
     }
+
+
+def _pool_changes(dataset: AttributedDataset) -> tuple[list[Chain], list[str]]:
+    """The changes of the pool for inputs of this kind, and the family of each; of kinds without a
+    pool, no change."""
+    pool_changes = pool_of_kind(dataset.check_inputs().kind)
+    changes: list[Chain] = [((change.transform, change.knobs),) for change in pool_changes]
+    families = [change.family for change in pool_changes]
+    return changes or [()], families or [""]
+
+
+def _virtual_rows(rows: RowSet, dataset: AttributedDataset) -> NDArray[np.int64]:
+    """The rows of the data set with its derived ones, each in its most usual form; int64 [n]."""
+    law = rows.visit_law
+    if law is None:
+        return rows.rows
+    return rows.rows * dataset.n_derived + law.argmax(axis=1)
+
+
+def _neighbour_chain(
+    neighbourhood_name: str, dataset: AttributedDataset, handed: Mapping[str, Any] | None
+) -> Chain:
+    """The change that makes a neighbour, by the size of the pictures if there are any."""
+    height = 0
+    if dataset.image_shape is not None:
+        height = min(dataset.image_shape[:2])
+    definition = neighbourhood(neighbourhood_name)
+    knobs = {**definition.knobs(height >= LARGE), **(handed or {})}
+    return ((definition.transform, knobs),)
+
+
+def _rows_of_copies(
+    rows: RowSet, chosen: NDArray[np.int64], virtual: NDArray[np.int64], name: str
+) -> RowSet:
+    """The set of the copies `virtual` [n, copies of a row] of the rows `chosen` [n]."""
+    copies_per_row = virtual.shape[1]
+    columns: dict[str, Any] = {}
+    for key in ("label", "true_label", "group", "weight", "origin"):
+        columns[key] = np.repeat(getattr(rows, key)[chosen], copies_per_row)
+    return replace(
+        rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **columns
+    )
 
 
 def _drawn(ids: NDArray[np.int64], family: str, limit: int) -> NDArray[np.int64]:
@@ -186,14 +207,12 @@ def external_answers(model: Outside, class_names: Sequence[str], rule: str) -> A
                 raise
             except Exception as error:  # whatever the code of somebody else does
                 cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
-                raise DataError(
-                    f"the model failed on {len(rows.rows):,} inputs ({cause})"
-                ) from error
+                problem = f"the model failed on {len(rows.rows):,} inputs ({cause})"
+                raise DataError(problem) from error
             answer, logits, *texts = ordered  # texts only of a model that answers in words
             answer, logits = allowed(rows.answers_as, answer, logits)
-            out[name] = Predictions(
-                dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts
-            )
+            ids = dataset.row_ids(rows.rows)
+            out[name] = Predictions(ids, rows.label, rows.group, answer, logits, *texts)
         return {rule: out}, doubts
 
     return answers
@@ -226,7 +245,9 @@ def set_answers(
 ) -> Answers:
     """What is known of a set: its predictions, and the answers for the neighbours of its rows."""
     plain = Answers(predictions.answer, predictions.logits)
-    return plain if copied is None else _with_neighbours(plain, neighbourhood_name, copied, 0)
+    if copied is None:
+        return plain
+    return _with_neighbours(plain, neighbourhood_name, copied, 0)
 
 
 def labelled_pool(
@@ -244,12 +265,10 @@ def labelled_pool(
             None if array is None else array[change_index]
             for array in (plain.logits, plain.features)
         )
-        answers = Answers(plain.answer[change_index, :, 0], logits, features=read)
-        answers = (
-            answers
-            if copied is None
-            else _with_neighbours(answers, neighbourhood_name, copied, change_index)
-        )
+        answer = plain.answer[change_index, :, 0]
+        answers = Answers(answer, logits, features=read)
+        if copied is not None:
+            answers = _with_neighbours(answers, neighbourhood_name, copied, change_index)
         sets.append(Labelled(answers, plain.label[change_index], change.name, change.family))
     return sets
 
@@ -257,7 +276,10 @@ def labelled_pool(
 def _with_neighbours(
     plain: Answers, neighbourhood_name: str, copied: CopyAnswers, change_index: int
 ) -> Answers:
-    entropies = {} if copied.entropy is None else {neighbourhood_name: copied.entropy[change_index]}
+    if copied.entropy is None:
+        entropies = {}
+    else:
+        entropies = {neighbourhood_name: copied.entropy[change_index]}
     return replace(
         plain, neighbours={neighbourhood_name: copied.answer[change_index]}, entropies=entropies
     )

@@ -119,7 +119,8 @@ class _ClaimChecker:
             where = f"at {description or 'any point'}"
             if side_points[name] is not claim_points:
                 where = f"under {side.shift!r}"
-            self._check_side(f"{path}.{name}", getattr(claim, name), side, side_points[name], where)
+            declared = getattr(claim, name)
+            self._check_side(f"{path}.{name}", declared, side, side_points[name], where)
             if side.minus is not None:
                 _check_minus(
                     f"{path}.{name}.minus",
@@ -136,18 +137,14 @@ class _ClaimChecker:
 
     def _check_fields(self, path: str, claim: Claim) -> None:
         """Refuse names that the study does not have."""
-        valid_names: dict[str, tuple[str, Collection[str]]] = {
-            "data": ("data set", self.study.data),
-            "shift": ("shift", self.study.shifts),
-            "size": ("size", dict.fromkeys(point.size for point in self.points)),
-            "model": ("model of this study", self.models),
-            "set": ("set of role test", self.test_sets),
-            "rule": ("selection rule of this study", self.study.selection),
-        }
-        for name, (kind, names) in valid_names.items():
-            value = getattr(claim, name)
-            if value is not None and value not in names:
-                raise unknown(f"{path}.{name}", kind, value, names)
+        study = self.study
+        sizes = dict.fromkeys(point.size for point in self.points)
+        _check_name(f"{path}.data", "data set", claim.data, study.data)
+        _check_name(f"{path}.shift", "shift", claim.shift, study.shifts)
+        _check_name(f"{path}.size", "size", claim.size, sizes)
+        _check_name(f"{path}.model", "model of this study", claim.model, self.models)
+        _check_name(f"{path}.set", "set of role test", claim.set, self.test_sets)
+        _check_name(f"{path}.rule", "selection rule of this study", claim.rule, study.selection)
 
     def _check_side(
         self,
@@ -165,11 +162,10 @@ class _ClaimChecker:
             raise unknown(f"{path}.model", "model of this study", side.model, self.models)
         if side.shift is not None and side.shift not in self.study.shifts:
             raise unknown(f"{path}.shift", "shift of this study", side.shift, self.study.shifts)
-        run_at_points = [
-            label
-            for label, entry in self.methods.items()
-            if any(entry.at(point) for point in points)
-        ]
+        run_at_points = []
+        for label, entry in self.methods.items():
+            if any(entry.at(point) for point in points):
+                run_at_points.append(label)
         run_with_model = [
             label
             for label, entry in self.methods.items()
@@ -197,7 +193,8 @@ class _ClaimChecker:
                 "is the same side as 'better', so there is nothing to compare",
                 alternatives,
             )
-        first, second = self.methods[better.method], self.methods[than.method]
+        first = self.methods[better.method]
+        second = self.methods[than.method]
         shifts_differ = better.shift != than.shift
         scores_differ = (better.set, better.minus) != (than.set, than.minus)
         sides_differ = shifts_differ or better.method != than.method or scores_differ
@@ -272,7 +269,10 @@ def _under(
     points: Sequence[StudyPoint], settled: Mapping[str, str], side: Side
 ) -> list[StudyPoint]:
     """The points of a claim at which a side that names its own shift is looked for."""
-    point_fields = settled if side.shift is None else {**settled, "shift": side.shift}
+    if side.shift is None:
+        point_fields = settled
+    else:
+        point_fields = {**settled, "shift": side.shift}
     return _matching_points(points, point_fields)
 
 
@@ -284,3 +284,9 @@ def _matching_points(
         for point in points
         if all(getattr(point, name) == value for name, value in point_fields.items())
     ]
+
+
+def _check_name(field: str, kind: str, name: Any, names: Collection[Any]) -> None:
+    """Refuse a name, where there is one, that is none of `names`."""
+    if name is not None and name not in names:
+        raise unknown(field, kind, name, names)

@@ -44,9 +44,8 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                     )
                 out[field][name] = entry
             if len(out[field]) > MOST:
-                raise InputError(
-                    f"{where}: {field}.{label}.each", f"makes more than {MOST:,} entries"
-                )
+                problem = f"makes more than {MOST:,} entries"
+                raise InputError(f"{where}: {field}.{label}.each", problem)
     if expanded_models and isinstance(out.get("methods"), Mapping):
         out["methods"] = {
             label: _of_models(settings, expanded_models)
@@ -59,7 +58,8 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(settings, Mapping) or "each" not in settings:
         yield label, settings
         return
-    each, base = settings["each"], {key: value for key, value in settings.items() if key != "each"}
+    each = settings["each"]
+    base = {key: value for key, value in settings.items() if key != "each"}
     if not isinstance(each, Mapping) or not each:
         raise InputError(f"{path}.each", f"must map settings to lists of values, not {shown(each)}")
     for key, chosen in each.items():
@@ -75,10 +75,8 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
             for word in inside:
                 target = target.setdefault(word, {})
                 if not isinstance(target, dict):
-                    raise InputError(
-                        f"{path}.each.{key}",
-                        f"{word!r} holds {shown(target)}, which has no settings inside",
-                    )
+                    problem = f"{word!r} holds {shown(target)}, which has no settings inside"
+                    raise InputError(f"{path}.each.{key}", problem)
             target[last] = value
         yield (
             "-".join(
@@ -95,11 +93,8 @@ def _of_models(settings: Any, expanded_models: Mapping[str, list[str]]) -> Any:
     names = settings.get("models") if isinstance(settings, Mapping) else None
     if not isinstance(names, list):
         return settings
-    return {
-        **settings,
-        "models": [
-            name
-            for model in names
-            for name in (expanded_models.get(model, [model]) if isinstance(model, str) else [model])
-        ],
-    }
+    models = []
+    for model in names:
+        for name in expanded_models.get(model, [model]) if isinstance(model, str) else [model]:
+            models.append(name)
+    return {**settings, "models": models}

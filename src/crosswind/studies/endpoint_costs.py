@@ -45,19 +45,18 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
         }
         cost = out.setdefault(job.labels["method"], empty)
         split, datasets = split_of(job.spec)
-        model, rows = (
-            load("models", job.spec["model"]["name"])(**job.spec["model"]["knobs"]),
-            row_set(split, job.spec["set"]),
-        )
+        model = load("models", job.spec["model"]["name"])(**job.spec["model"]["knobs"])
+        rows = row_set(split, job.spec["set"])
         count = _counting(model, split.class_names, questions, cost)
         if job.kind == "predict":
             count({job.spec["set"]: rows}, datasets)
         else:
             from crosswind.studies.changed_copies import copy_answers
 
-            copy_answers(
-                count, rows, datasets, job.spec["near"], job.spec["neighbours"], job.spec["pool"]
-            )
+            neighbourhood_name = job.spec["near"]
+            neighbours = job.spec["neighbours"]
+            pool = job.spec["pool"]
+            copy_answers(count, rows, datasets, neighbourhood_name, neighbours, pool)
         if model.input_price is not None and model.output_price is not None:
             cost["price"] = (
                 model.input_price * cost["input_tokens"]
@@ -90,9 +89,8 @@ def _counting(
             )
             cost["output_tokens"] += len(unanswered) * written
             ids = datasets[rows.source].row_ids(rows.rows)
-            predictions[name] = Predictions(
-                ids, rows.label, rows.group, np.zeros(len(ids), dtype=np.int64)
-            )
+            answer = np.zeros(len(ids), dtype=np.int64)
+            predictions[name] = Predictions(ids, rows.label, rows.group, answer)
         return {GIVEN: predictions}, []
 
     return count
@@ -105,11 +103,9 @@ def words(cost: Mapping[str, Any]) -> str:
         f"about {round(cost['input_tokens']):,} input tokens and {bound}"
         f" {round(cost['output_tokens']):,} output tokens"
     )
-    price = (
-        "; input_price and output_price tell what that costs"
-        if cost["price"] is None
-        else f", which cost {cost['price']:,.2f}"
-    )
+    price = "; input_price and output_price tell what that costs"
+    if cost["price"] is not None:
+        price = f", which cost {cost['price']:,.2f}"
     return (
         f"{cost['requests']:,} requests, {cost['answered']:,} of them answered already; the others"
         f" take {tokens}{price}"

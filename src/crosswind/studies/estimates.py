@@ -41,7 +41,9 @@ def source_set(roles: Mapping[str, str]) -> str:
     """The set whose labels estimators learn from: `validation`, else the first of that role; ""
     where there is none."""
     named = [name for name, role in roles.items() if role == "validation"]
-    return "validation" if "validation" in named else next(iter(named), "")
+    if "validation" in named:
+        return "validation"
+    return next(iter(named), "")
 
 
 def access_of(estimator: Values) -> Access:
@@ -54,7 +56,8 @@ def check_estimators(study: Study, estimators: Mapping[str, Values], networks: i
     `InputError`."""
     tests = sum(set_spec.role == "test" for set_spec in study.sets.values())
     for label, estimator in estimators.items():
-        access, path = access_of(estimator), f"estimators.{label}"
+        access = access_of(estimator)
+        path = f"estimators.{label}"
         if access.models > 1:
             raise InputError(
                 path,
@@ -95,11 +98,10 @@ def check_changes(
     for label, estimator in estimators.items():
         neighbourhood_name = access_of(estimator).neighbourhood
         if neighbourhood_name and neighbourhood(neighbourhood_name).takes != inputs.kind:
-            fitting = [
-                name
-                for name, definition in NEIGHBOURHOODS.items()
-                if definition.takes == inputs.kind
-            ]
+            fitting = []
+            for name, definition in NEIGHBOURHOODS.items():
+                if definition.takes == inputs.kind:
+                    fitting.append(name)
             problem = (
                 f"its neighbours are changed {neighbourhood(neighbourhood_name).takes}s, and data.{data} has"
                 f" {inputs}"
@@ -138,9 +140,10 @@ class EstimateJobs:
         estimate_jobs: list[Job] = []
         for (label, estimator), prediction in product(self.estimators.items(), predictions):
             neighbourhood_name = access_of(estimator).neighbourhood
-            reads = (
-                {"target": vary(prediction.spec["set"], estimator, 0)} if neighbourhood_name else {}
-            )
+            if neighbourhood_name:
+                reads = {"target": vary(prediction.spec["set"], estimator, 0)}
+            else:
+                reads = {}
             if neighbourhood_name and (
                 self.pool_rows or not access_of(estimator).pool
             ):  # a measure alone reads no source
@@ -168,11 +171,10 @@ class EstimateJobs:
                 **{k: v for k, v in spec.items() if k != "data"},
             }
             if access_of(estimator).handed:  # what they make is in the keys of what is needed
-                keyed_knobs = {
-                    k: v
-                    for k, v in estimator["knobs"].items()
-                    if k not in access_of(estimator).handed
-                }
+                keyed_knobs = {}
+                for k, v in estimator["knobs"].items():
+                    if k not in access_of(estimator).handed:
+                        keyed_knobs[k] = v
                 identity["estimator"] = {**estimator, "knobs": keyed_knobs}
             spec |= {"estimator_near": neighbourhood_name, "inputs": self.kind}
             spec["reads"] = {
@@ -196,11 +198,10 @@ def _copy_request(estimator: Values | None, pool: int, kind: str) -> tuple[dict[
     """What a `vary` job does, as it stands in its specification, and the hash of what makes its
     copies."""
     neighbourhood_name = "" if estimator is None else access_of(estimator).neighbourhood
-    count = (
-        estimator["knobs"].get("neighbours", NEIGHBOURS)
-        if estimator is not None and neighbourhood_name
-        else NEIGHBOURS
-    )
+    if estimator is not None and neighbourhood_name:
+        count = estimator["knobs"].get("neighbours", NEIGHBOURS)
+    else:
+        count = NEIGHBOURS
     request: dict[str, Any] = {"near": neighbourhood_name, "pool": pool, "neighbours": count}
     if estimator is None or not access_of(estimator).handed:
         return request, _changes(neighbourhood_name, pool, kind)
@@ -222,18 +223,15 @@ def check_handed(path: str, access: Access, knobs: Values) -> None:
         try:
             _handed(access, knobs)[1].check()
         except InputError as error:
-            raise InputError(
-                f"{path}.{error.field.partition('.')[2]}", error.problem, error.choices
-            ) from None
+            field = f"{path}.{error.field.partition('.')[2]}"
+            raise InputError(field, error.problem, error.choices) from None
 
 
 def _handed(access: Access, knobs: Values) -> tuple[dict[str, Any], Transform]:
     """The knobs of an estimator that are those of its neighbourhood's transform, and the transform.
     Raises `InputError`."""
-    handed_knobs, definition = (
-        {name: knobs[name] for name in access.handed},
-        neighbourhood(access.neighbourhood),
-    )
+    handed_knobs = {name: knobs[name] for name in access.handed}
+    definition = neighbourhood(access.neighbourhood)
     facts_of_transform = transform_facts(definition.transform)
     return handed_knobs, load(facts_of_transform.room, definition.transform)(
         **{**definition.knobs(), **handed_knobs}
@@ -308,12 +306,8 @@ def vary_of_external(predictions: Sequence[Job], kind: str) -> Vary:
         prediction = next(job for job in predictions if job.spec["set"] == name)
         request, changes = _copy_request(estimator, pool, kind)
         identity = {"kind": "vary", "of": prediction.key, **_keyed(request), "changes": changes}
-        return Job(
-            digest(identity),
-            {**prediction.spec, **request},
-            {**prediction.labels, "role": "vary"},
-            (),
-            "vary",
-        )
+        spec = {**prediction.spec, **request}
+        labels = {**prediction.labels, "role": "vary"}
+        return Job(digest(identity), spec, labels, (), "vary")
 
     return vary

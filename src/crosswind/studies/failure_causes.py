@@ -54,7 +54,9 @@ def cause_of(error: BaseException) -> str:
 def cause_of_signal(number: int) -> str:
     """The same for a worker that a signal ended: SIGKILL is what the kernel, a batch system and a
     person send."""
-    return "killed" if number in (signal.SIGKILL, signal.SIGTERM) else ""
+    if number in (signal.SIGKILL, signal.SIGTERM):
+        return "killed"
+    return ""
 
 
 def advice_on_signal(number: int) -> str:
@@ -78,6 +80,10 @@ def _own_cause(error: BaseException) -> str:
         return "memory"
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno, "")
-    os_error = _RUST.search(str(error)) if type(error).__name__ == "SafetensorError" else None
+    os_error = None
+    if type(error).__name__ == "SafetensorError":
+        os_error = _RUST.search(str(error))
     code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    return _NUMBERS.get(int(os_error[1]), "") if os_error else _CODES.get(str(code), "")
+    if os_error:
+        return _NUMBERS.get(int(os_error[1]), "")
+    return _CODES.get(str(code), "")

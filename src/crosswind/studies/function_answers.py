@@ -37,7 +37,10 @@ def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, An
         by_set = answers_by_set(model, split)
     scored = {}
     for name, predictions in by_set.items():
-        rows = split.validation[name] if name in split.validation else split.evaluation[name]
+        if name in split.validation:
+            rows = split.validation[name]
+        else:
+            rows = split.evaluation[name]
         scored[name] = scores(predictions, rows.group_names, split.class_names)
     return scored
 
@@ -56,10 +59,13 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     def ask(x: Any) -> Any:
         try:
             answers = function(x.tolist() if x.dtype == object else x)
-            return answers if hasattr(answers, "detach") else np.asarray(answers)
+            if hasattr(answers, "detach"):
+                return answers
+            return np.asarray(answers)
         except Exception as error:  # whatever the code of somebody else does
             reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-            raise DataError(f"{name} fails on inputs {x.dtype} {x.shape} ({reason})") from error
+            problem = f"{name} fails on inputs {x.dtype} {x.shape} ({reason})"
+            raise DataError(problem) from error
 
     predictions = {}
     for set_name, rows in {**split.validation, **split.evaluation}.items():
@@ -68,9 +74,8 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
         answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
-        predictions[set_name] = Predictions(
-            dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits
-        )
+        ids = dataset.row_ids(rows.rows)
+        predictions[set_name] = Predictions(ids, rows.label, rows.group, answer, logits)
     return predictions
 
 

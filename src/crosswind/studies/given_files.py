@@ -37,11 +37,15 @@ def given_file(model: str, name: str, knobs: Values, folder: Path | None, path: 
         str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
     )
     file = place_of(file_name, folder, path)
-    setting = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
+    if file.suffix == ".py" or not colon:
+        setting = f"{file}{colon}{function}"
+    else:
+        setting = knobs[name]
     hashes = {file: hash_of(file, file_name, path)}
     keyed: list[Any] = [hashes[file], function]
     try:
-        beside = companions(file, model == "onnx" or file.suffix == ".onnx")
+        is_network = model == "onnx" or file.suffix == ".onnx"
+        beside = companions(file, is_network)
     except OSError as error:
         raise InputError(path, f"cannot read the file {file_name!r}: {error.strerror}") from None
     for relative, companion in beside.items():
@@ -68,7 +72,9 @@ def place_of(setting: str, folder: Path | None, path: str) -> Path:
         if candidate.is_file():
             # A link to a network lies beside its weights, as in the cache of the hub; a module's
             # neighbours are those of the file.
-            return candidate.resolve() if candidate.suffix == ".py" else candidate.absolute()
+            if candidate.suffix == ".py":
+                return candidate.resolve()
+            return candidate.absolute()
     try:
         spec = None if is_file else importlib.util.find_spec(setting)
     except (ImportError, ValueError):
@@ -102,7 +108,9 @@ def recorded_files(spec: Values) -> list[Recorded]:
     that an older version wrote."""
     recorded = [Recorded(location, "", sha256) for location, sha256 in spec.get("read", {}).items()]
     model = spec.get("model")
-    return recorded if model is None else [*recorded, *_knob_files(model["name"], model["knobs"])]
+    if model is None:
+        return recorded
+    return [*recorded, *_knob_files(model["name"], model["knobs"])]
 
 
 def _knob_files(name: str, knobs: Values) -> list[Recorded]:

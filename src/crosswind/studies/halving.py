@@ -54,10 +54,13 @@ class Rungs:
 
     def cost(self, points: int) -> float:
         """The steps of all rungs over those of training every point to the end, in (0, 1]."""
-        trained, done, steps = points, 0.0, 0.0
+        trained = points
+        done = 0.0
+        steps = 0.0
         for share, promoted in zip((*self.shares, 1.0), (*self.promoted, 0), strict=True):
             steps += trained * (share - done)
-            trained, done = promoted, share
+            trained = promoted
+            done = share
         return steps / points
 
 
@@ -76,7 +79,8 @@ def rungs_of(points: int, factor: int, rungs: int | None) -> Rungs:
         problem = f"leaves one point before the last rung: {points} points at one in {factor}"
         raise InputError("search.halving.rungs", f"{problem} have at most {most}")
     shares = tuple(float(factor) ** (rung - rungs) for rung in range(rungs))
-    promoted, left = [], points
+    promoted = []
+    left = points
     for _ in shares:
         left = math.ceil(left / factor)
         promoted.append(left)
@@ -161,6 +165,5 @@ def drop_state(checkpoint: Path, previous: str) -> None:
 def copy_fit(previous_folder: Path, folder: Path, with_weights: bool) -> None:
     """Copy the files of a fit that is not trained on; `job.json` is written anew."""
     hidden = ["job.json"] if with_weights else ["job.json", "weights-*", "exports-*"]
-    shutil.copytree(
-        previous_folder, folder, ignore=shutil.ignore_patterns(*hidden), dirs_exist_ok=True
-    )
+    ignore = shutil.ignore_patterns(*hidden)
+    shutil.copytree(previous_folder, folder, ignore=ignore, dirs_exist_ok=True)

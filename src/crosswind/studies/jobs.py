@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     ]
 
 Values: TypeAlias = Mapping[str, Any]
+PredictionsByRule: TypeAlias = dict[str, dict[str, Predictions]]
+"""By selection rule and set."""
 Done: TypeAlias = tuple[
     dict[str, Any], dict[str, Any]
 ]  # what the jobs that read a job are told, and its result
@@ -114,7 +116,8 @@ def fit(spec: Values, workspace: Workspace) -> Done:
     from crosswind.training.profiling import Profile
 
     run, base = _training(spec, _folders(workspace))
-    split, settings = run[1], run[4]
+    split = run[1]
+    settings = run[4]
     traced = None if workspace.profile is None else Profile(settings.device)
     meter.seconds["prepare"] = meter.total()
     trajectory = train(
@@ -150,27 +153,21 @@ def fit(spec: Values, workspace: Workspace) -> Done:
         # not known.
         shared["reason"] = f"a loss was not finite by step {trajectory.history[-1]['step']}"
         doubts = ["the run diverged, and is scored as it was then"]
-    rules = {
-        rule: {
+    rules = {}
+    for rule, selection in trajectory.selections.items():
+        rules[rule] = {
             "selected_step": selection.step,
             "ties": selection.ties,
             "doubts": [*trajectory.doubts[rule], *doubts],
         }
-        for rule, selection in trajectory.selections.items()
-    }
-    about = {
-        **shared,
-        "rules": rules,
-        "train_shared": split.report["train_shared"],
-        "sets": _set_names(split),
-    }
+    train_shared = split.report["train_shared"]
+    about = {**shared, "rules": rules, "train_shared": train_shared, "sets": _set_names(split)}
     about |= {} if trajectory.fitted is None else {"fitted": trajectory.fitted}
     about |= {"action": dict(trajectory.action)} if trajectory.action else {}
-    profile = (
-        {}
-        if traced is None or workspace.profile is None
-        else {"profile": _write_profile(workspace.profile, traced)}
-    )
+    if traced is None or workspace.profile is None:
+        profile = {}
+    else:
+        profile = {"profile": _write_profile(workspace.profile, traced)}
     return about, {**shared, **profile}
 
 
@@ -182,11 +179,13 @@ def _stopped_fit(spec: Values, workspace: Workspace, previous: str) -> Done:
     about = _job_report(folder)
     if "share" not in spec["rung"]:  # the last rung, which predictions follow
         bases = [workspace.needed[key] for key in workspace.needs[2:]]
-        workspace.handover[workspace.key] = kept_answers(about["spec"], [folder, *bases])
+        folders = [folder, *bases]
+        workspace.handover[workspace.key] = kept_answers(about["spec"], folders)
     shared = {name: value for name, value in about.items() if name not in ("kind", "spec", "needs")}
-    outcome: dict[str, Any] = {
-        name: shared[name] for name in ("status", "cost", "warnings", "reason") if name in shared
-    }
+    outcome: dict[str, Any] = {}
+    for name in ("status", "cost", "warnings", "reason"):
+        if name in shared:
+            outcome[name] = shared[name]
     return {**shared, "stopped": True}, outcome
 
 
@@ -200,7 +199,8 @@ def predict(spec: Values, workspace: Workspace) -> Done:
     """Answer for the rows of one set; see the module."""
     from crosswind.training.metering import Meter
 
-    meter, name = Meter(inside=True), spec["set"]
+    meter = Meter(inside=True)
+    name = spec["set"]
     with meter.part("evaluation"):
         answers, split, datasets = _answering(spec, workspace)
         with telling(lambda done, total: workspace.report({"rows": done, "of": total})):
@@ -226,8 +226,9 @@ def _check_order(model: Values, split: Split, name: str, predictions: Prediction
 
     if "classes" in model["knobs"]:
         named = model["knobs"].get("path") or model["knobs"].get("function")
+        stated_classes = model["knobs"]["classes"]
         check_validation(
-            Path(str(named)).name, model["knobs"]["classes"], split.class_names, predictions, name
+            Path(str(named)).name, stated_classes, split.class_names, predictions, name
         )
 
 
@@ -269,7 +270,8 @@ def _answering(
         split, datasets = split_of(spec)
         model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
         return external_answers(model, split.class_names, GIVEN), split, datasets
-    fitted = _job_report(workspace.needed[workspace.needs[0]])["spec"]
+    folder = workspace.needed[workspace.needs[0]]
+    fitted = _job_report(folder)["spec"]
     split, datasets = split_with(fitted, spec)
     return (
         workspace.handover.get(workspace.needs[0]) or kept_answers(fitted, _folders(workspace)),
@@ -285,42 +287,36 @@ def estimate(spec: Values, workspace: Workspace) -> Done:
     from crosswind.studies.changed_copies import labelled_pool, read_copy_answers, set_answers
     from crosswind.transforms.neighbourhood import pool_of_kind
 
-    estimator, name = (
-        load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]),
-        spec["set"],
-    )
+    estimator = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"])
+    name = spec["set"]
     files = {key: workspace.needed[job] for key, job in spec["reads"].items()}
     source, target = (
         read_predictions(folder / "predictions.npz")
         for folder in (workspace.needed[workspace.needs[0]], files["predicted"])
     )
     neighbourhood_name = spec["estimator_near"]
-    copied = {
-        key: read_copy_answers(folder / "copies.npz")
-        for key, folder in files.items()
-        if key != "predicted"
-    }
+    copied = {}
+    for key, folder in files.items():
+        if key != "predicted":
+            copied[key] = read_copy_answers(folder / "copies.npz")
     if (
         "split" in spec
     ):  # a model that is not trained here: the labels of the source are those of this row's split
         split, datasets = split_of(spec)
-        labelled = _regrouped(
-            source[GIVEN][spec["source"]], row_set(split, spec["source"]), datasets
-        )
+        predictions = source[GIVEN][spec["source"]]
+        rows = row_set(split, spec["source"])
+        labelled = _regrouped(predictions, rows, datasets)
         source = {GIVEN: {spec["source"]: labelled}}
     estimates: dict[str, dict[str, float | None]] = {}
     warnings: list[str] = []
     for rule, sets in target.items():
         copies = {key: by_rule[rule] for key, by_rule in copied.items()}
         learned = source[rule][spec["source"]]
-        labelled_source = Labelled(
-            set_answers(learned, neighbourhood_name, copies.get("source")), learned.label
-        )
+        answers = set_answers(learned, neighbourhood_name, copies.get("source"))
+        labelled_source = Labelled(answers, learned.label)
+        changes = pool_of_kind(spec["inputs"])
         pool = labelled_pool(
-            copies.get("pool"),
-            neighbourhood_name,
-            copies.get("pool near"),
-            pool_of_kind(spec["inputs"]),
+            copies.get("pool"), neighbourhood_name, copies.get("pool near"), changes
         )
         estimated, sentences = told_of(
             estimator,
@@ -341,86 +337,121 @@ def estimate(spec: Values, workspace: Workspace) -> Done:
 def score(spec: Values, workspace: Workspace) -> Done:
     """Score what the needed jobs predicted; see the module."""
     folders = [workspace.needed[key] for key in workspace.needs]
-    read = [_job_report(folder) for folder in folders]
-    predicted = [about for about in read if about["kind"] == "predict"]
-    estimates = [about for about in read if about["kind"] == "estimate"]
+    reports = [_job_report(folder) for folder in folders]
     answers_by_rule = predictions_in(folders)
-    if read[0]["kind"] == "fit":  # the report of its split, with the test sets that were predicted
-        fitted, names = (
-            read[0],
-            {name: set_names for about in read for name, set_names in about["sets"].items()},
-        )
-        report = json.loads((folders[0] / "split.json").read_text(encoding="utf-8"))
-        for about in predicted:
+    if reports[0]["kind"] == "fit":
+        fitted = reports[0]
+        names = {name: words for about in reports for name, words in about["sets"].items()}
+        split_report = _report_with_predicted(folders[0], reports)
+    else:
+        fitted, names, split_report, answers_by_rule = _on_split_of_row(spec, answers_by_rule)
+    split_json = json.dumps(split_report, indent=1)
+    (workspace.folder / "split.json").write_text(split_json, encoding="utf-8")
+    with suppress(OSError, ValueError):  # no number may fail by what is only looked at
+        # The row's own copy: a report reads one folder a row.
+        exhibits = {}
+        for folder in folders:
+            for name, exhibit in read_exhibits(folder).items():
+                exhibits[name] = exhibit
+        write_exhibits(workspace.folder, exhibits)
+    entries = _score_entries(answers_by_rule, fitted, names, reports)
+    cost = dict(reports[0]["cost"])
+    # The cost of the first job, with the seconds that the others spent on evaluation.
+    for about in reports[1:]:
+        for duration in ("evaluation_seconds", "total_seconds"):
+            cost[duration] += about["cost"].get("evaluation_seconds", 0.0)
+    warnings = [text for about in (fitted, *reports) for text in about["warnings"]]
+    outcome = {
+        "status": fitted["status"],
+        "scores": entries,
+        "cost": cost,
+        "warnings": list(dict.fromkeys(warnings)),
+    }
+    if "reason" in fitted:
+        outcome["reason"] = fitted["reason"]
+    return {}, outcome
+
+
+def _report_with_predicted(folder: Path, reports: Sequence[Values]) -> dict[str, Any]:
+    """The report of the split of the fit in `folder`, with the test sets that were predicted."""
+    report: dict[str, Any] = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    for about in reports:
+        if about["kind"] == "predict":
             report["sets"] |= about["split"]["sets"]
             report["short"] |= about["split"]["short"]
             report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
-    # the split of the row tells groups and roles: the answers are those of rows, whichever split
-    # asked first
-    else:
-        split, datasets = split_of(spec)
-        report, names = split.report, _set_names(split)
-        regrouped = {
-            name: _regrouped(answers_by_rule[GIVEN][name], row_set(split, name), datasets)
-            for name in names
-        }
-        answers_by_rule = dict.fromkeys(spec["rules"], regrouped)
-        fitted = {
-            "status": "finished",
-            "rules": {},
-            "train_shared": report["train_shared"],
-            "warnings": report["warnings"],
-        }
-    (workspace.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    with suppress(OSError, ValueError):  # no number may fail by what is only looked at
-        # The row's own copy: a report reads one folder a row.
-        write_exhibits(
-            workspace.folder,
-            {
-                name: exhibit
-                for folder in folders
-                for name, exhibit in read_exhibits(folder).items()
-            },
-        )
-    doubts = [text for about in predicted for text in about["doubts"]]
-    entries, shift = [], fitted.get("spec", {}).get("split", {}).get("shift", ())
+    return report
+
+
+def _on_split_of_row(
+    spec: Values, answers_by_rule: PredictionsByRule
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, Any], PredictionsByRule]:
+    """What stands for the fit of a model that was not trained here, its sets, the report of the
+    split and the answers.
+
+    The split of the row tells groups and roles: the answers are those of rows, whichever split
+    asked first.
+    """
+    split, datasets = split_of(spec)
+    report = split.report
+    names = _set_names(split)
+    regrouped = {}
+    for name in names:
+        predictions = answers_by_rule[GIVEN][name]
+        rows = row_set(split, name)
+        regrouped[name] = _regrouped(predictions, rows, datasets)
+    fitted = {
+        "status": "finished",
+        "rules": {},
+        "train_shared": report["train_shared"],
+        "warnings": report["warnings"],
+    }
+    return fitted, names, report, dict.fromkeys(spec["rules"], regrouped)
+
+
+def _score_entries(
+    answers_by_rule: PredictionsByRule,
+    fitted: Values,
+    names: Mapping[str, Values],
+    reports: Sequence[Values],
+) -> list[dict[str, Any]]:
+    """The scores of every selection rule on every set. `names`: role, groups and classes of a set;
+    `reports`: those of the jobs that predicted and estimated."""
+    doubts = [text for about in reports if about["kind"] == "predict" for text in about["doubts"]]
+    estimates = [about for about in reports if about["kind"] == "estimate"]
+    shift = fitted.get("spec", {}).get("split", {}).get("shift", ())
+    is_systematic = any(component["type"] == "systematic" for component in shift)
+    of_fit = {name: fitted[name] for name in ("fitted", "action") if name in fitted}
+    entries = []
     for rule, sets in answers_by_rule.items():
         selection = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
         for name, predictions in sets.items():
-            seen_groups = (
-                names[name].get("seen")
-                if any(component["type"] == "systematic" for component in shift)
-                else None
-            )
-            metrics = scores(
-                predictions, names[name]["groups"], names[name]["classes"], seen=seen_groups
-            )
+            words = names[name]
+            seen_groups = words.get("seen") if is_systematic else None
+            metrics = scores(predictions, words["groups"], words["classes"], seen=seen_groups)
             metrics |= {
-                "role": names[name]["role"],
+                "role": words["role"],
                 "selected_step": selection["selected_step"],
                 "ties": selection["ties"],
-            }
-            metrics |= {
                 "doubts": [*selection["doubts"], *doubts],
                 "train_shared": fitted["train_shared"],
             }
-            metrics |= {name: fitted[name] for name in ("fitted", "action") if name in fitted}
-            for about in estimates:
-                estimated = about["estimates"].get(rule, about["estimates"].get(GIVEN))
-                if about["spec"]["set"] == name and estimated is not None:
-                    metrics |= estimate_metrics(
-                        about["spec"]["label"], estimated, metrics["accuracy"]
-                    )
+            metrics |= of_fit
+            metrics |= _estimate_scores(estimates, rule, name, metrics["accuracy"])
             entries.append({"rule": rule, "set": name, "metrics": metrics})
-    cost = dict(read[0]["cost"])
-    for about in read[
-        1:
-    ]:  # the cost of the first job, with the seconds that the others spent on evaluation
-        for duration in ("evaluation_seconds", "total_seconds"):
-            cost[duration] += about["cost"].get("evaluation_seconds", 0.0)
-    warnings = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
-    outcome = {"status": fitted["status"], "scores": entries, "cost": cost, "warnings": warnings}
-    return {}, {**outcome, "reason": fitted["reason"]} if "reason" in fitted else outcome
+    return entries
+
+
+def _estimate_scores(
+    estimates: Sequence[Values], rule: str, name: str, accuracy: float
+) -> dict[str, Any]:
+    """How far the estimates for a set are from its accuracy, in [0, 1]."""
+    metrics: dict[str, Any] = {}
+    for about in estimates:
+        estimated = about["estimates"].get(rule, about["estimates"].get(GIVEN))
+        if about["spec"]["set"] == name and estimated is not None:
+            metrics |= estimate_metrics(about["spec"]["label"], estimated, accuracy)
+    return metrics
 
 
 KINDS: dict[str, Callable[[Values, Workspace], Done]] = {
@@ -448,23 +479,17 @@ def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Ten
         **{**spec["training"], "device": own_device(spec["training"]["device"])}
     )
     method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
-    run = (
-        method,
-        split,
-        datasets,
-        ModelSpec(spec["model"]["name"], spec["model"]["knobs"]),
-        settings,
-    )
+    name = spec["model"]["name"]
+    knobs = spec["model"]["knobs"]
+    run = (method, split, datasets, ModelSpec(name, knobs), settings)
     return run, _base_weights(method, folders)
 
 
 def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
     """The split that a job's specification describes, and its data sets."""
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
-    return (
-        make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]),
-        datasets,
-    )
+    plan = build_split_plan(spec["split"])
+    return (make_split(datasets, spec["main"], plan, spec["seed"]), datasets)
 
 
 def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
@@ -472,13 +497,8 @@ def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, Attribute
     sets = dict(fitted["split"]["sets"])
     if spec["item"] is not None:  # a test set, which the fit did not know
         sets[spec["set"]] = spec["item"]
-    return split_of(
-        {
-            **fitted,
-            "data": {**fitted["data"], **spec["data"]},
-            "split": {**fitted["split"], "sets": sets},
-        }
-    )
+    split = {**fitted["split"], "sets": sets}
+    return split_of({**fitted, "data": {**fitted["data"], **spec["data"]}, "split": split})
 
 
 def row_set(split: Split, name: str) -> RowSet:
@@ -513,13 +533,9 @@ def _regrouped(
     ]
     if not np.array_equal(predictions.ids[positions], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
-    return Predictions(
-        ids,
-        rows.label,
-        rows.group,
-        predictions.answer[positions],
-        None if predictions.logits is None else predictions.logits[positions],
-    )
+    answer = predictions.answer[positions]
+    logits = None if predictions.logits is None else predictions.logits[positions]
+    return Predictions(ids, rows.label, rows.group, answer, logits)
 
 
 def _job_report(folder: Path) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class Driver:
     def current(cls) -> Driver:
         """A new driver in this process. It counts as living until `end` is called or the process
         ends."""
-        host, pid = machine(), os.getpid()
+        host = machine()
+        pid = os.getpid()
         name = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:40].strip("-") or "host"
         driver = cls(f"{name}-{pid}-{secrets.token_hex(4)}", host, pid, process_start(pid) or "")
         _ACTIVE.add(driver.id)
@@ -82,7 +83,9 @@ def process_start(pid: int) -> str | None:
     except OSError:
         return None
     else:
-        return None if fields[0] in "ZX" else fields[19]
+        if fields[0] in "ZX":
+            return None
+        return fields[19]
     shown = subprocess.run(
         ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     )

@@ -49,11 +49,9 @@ def check_order(
     if not remedy and usual is not None and tuple(order) == tuple(usual):
         return evidence
     if not remedy:
-        remedy = (
-            "leave them out"
-            if usual is not None and better.classes == tuple(usual)
-            else "give the second"
-        )
+        remedy = "give the second"
+        if usual is not None and better.classes == tuple(usual):
+            remedy = "leave them out"
     raise InputError(field, f"{evidence}; {remedy}", limit=_LONGEST)
 
 
@@ -70,11 +68,10 @@ def check_validation(
     `stated_classes`: its setting `classes`, None where it has none; one that is the order of `class_names`
     was set knowingly and is believed. `predictions`: its answers by the numbers of `class_names`.
     """
-    order = (
-        tuple(class_names)
-        if stated_classes is None
-        else tuple(str(each) for each in stated_classes)
-    )
+    if stated_classes is None:
+        order = tuple(class_names)
+    else:
+        order = tuple(str(each) for each in stated_classes)
     if stated_classes is not None and order == tuple(class_names):
         return
     better = _better_order(predictions.answer, predictions.label, class_names, order)
@@ -83,11 +80,9 @@ def check_validation(
     evidence = _evidence(model, f"the set {name}", order, better, study_value)
     remedy = "set its classes to the second, or to the first to leave it as it is"
     if stated_classes is not None:
-        remedy = (
-            "leave its classes out"
-            if better.classes == tuple(class_names)
-            else "set its classes to the second"
-        )
+        remedy = "set its classes to the second"
+        if better.classes == tuple(class_names):
+            remedy = "leave its classes out"
     raise DataError(f"{evidence}; {remedy}", limit=_LONGEST)
 
 
@@ -115,11 +110,9 @@ def _evidence(
     accuracies."""
     sorting = f", the classes {better.name}" if better.name else ""
     unseen = ", ".join(better.unseen[:_SHOWN_CLASSES])
-    remainder = (
-        f" and {len(better.unseen) - _SHOWN_CLASSES} more"
-        if len(better.unseen) > _SHOWN_CLASSES
-        else ""
-    )
+    remainder = ""
+    if len(better.unseen) > _SHOWN_CLASSES:
+        remainder = f" and {len(better.unseen) - _SHOWN_CLASSES} more"
     doubt = f" (no labelled row shows the place of {unseen}{remainder})" if unseen else ""
     return (
         f"{model} seems to have its outputs in another order than its classes were read in: of"

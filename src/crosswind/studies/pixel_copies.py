@@ -57,7 +57,9 @@ def check_pixel_copies(
 
 def _stored_hashes(dataset: AttributedDataset) -> Hashes | None:
     """The hashes of pixels that a prepared copy or an array comes with."""
-    return dataset.contents if dataset.input is not None and dataset.input.kind == "image" else None
+    if dataset.input is not None and dataset.input.kind == "image":
+        return dataset.contents
+    return None
 
 
 def _check(

@@ -48,9 +48,9 @@ def write_texts(
                 file.write(escaped(line) + "\n")  # what steers a terminal is kept, and steers none
         lost = np.flatnonzero(set_predictions.answer < 0).tolist()
         counts = Counter(set_predictions.texts[index] for index in lost)
-        first = {
-            set_predictions.texts[index]: int(set_predictions.ids[index]) for index in lost[::-1]
-        }
+        first = {}
+        for index in lost[::-1]:
+            first[set_predictions.texts[index]] = int(set_predictions.ids[index])
         caption = (
             f"{len(lost):,} of {len(set_predictions):,} answers ({len(lost) / max(len(set_predictions), 1):.1%}) could"
             " not be read as a label"
@@ -104,7 +104,8 @@ def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
 def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
     """Everything that a run of `store` predicted, by selection rule and set; `key` as
     `Store.results` gives it."""
-    return predictions_in([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
+    folders = [artifact_folder(store.out, need) for need in store.run(key)["needs"]]
+    return predictions_in(folders)
 
 
 def predictions_in(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, data_of
-from crosswind.studies.spec import Study
+from crosswind.studies.spec import Study, TunedSpec
 
 Entries = dict[tuple[str, str], list[str]]
 """From (model, prompt) to the entries of the study's models that ask it so, each on data sets of
@@ -26,7 +26,9 @@ def entries_of(prompts: Mapping[str, Any]) -> Entries:
 
 def labels_of(entry: str | Sequence[str]) -> list[str]:
     """One entry of the study's models, or several."""
-    return [entry] if isinstance(entry, str) else list(entry)
+    if isinstance(entry, str):
+        return [entry]
+    return list(entry)
 
 
 def fixed_of(prompts: Mapping[str, Any]) -> str:
@@ -63,40 +65,45 @@ def check_prompts(
     for model, tuned in prompts.tuned.items():
         if model not in prompts.models:
             raise unknown("prompts.tuned", "model of prompts.models", model, prompts.models)
-        if tuned.method not in methods:
-            raise unknown(
-                f"prompts.tuned.{model}.method", "method of this study", tuned.method, methods
-            )
-        for label in _once_each(f"prompts.tuned.{model}.model", labels_of(tuned.model), study):
-            if label not in trained:
-                raise unknown(
-                    f"prompts.tuned.{model}.model",
-                    "model of this study that is trained",
-                    label,
-                    trained,
-                )
-            if not methods[tuned.method].on(label):
-                raise InputError(
-                    f"prompts.tuned.{model}",
-                    f"{tuned.method!r} is not run with {label!r}",
-                    [tuned.method],
-                )
+        _check_tuned(model, tuned, trained, methods, study)
     for name, averaged in prompts.averages.items():
         for data in averaged:
             if data not in study.data:
                 raise unknown(f"prompts.averages.{name}", "data set", data, study.data)
 
 
+def _check_tuned(
+    model: str,
+    tuned: TunedSpec,
+    trained: Collection[str],
+    methods: Mapping[str, MethodEntry],
+    study: Study,
+) -> None:
+    """Refuse a tuned model of no method or model of the study, or of two that are not run
+    together."""
+    path = f"prompts.tuned.{model}"
+    if tuned.method not in methods:
+        raise unknown(f"{path}.method", "method of this study", tuned.method, methods)
+    for label in _once_each(f"{path}.model", labels_of(tuned.model), study):
+        if label not in trained:
+            kind = "model of this study that is trained"
+            raise unknown(f"{path}.model", kind, label, trained)
+        if not methods[tuned.method].on(label):
+            problem = f"{tuned.method!r} is not run with {label!r}"
+            raise InputError(path, problem, [tuned.method])
+
+
 def _once_each(path: str, labels: list[str], study: Study) -> list[str]:
     """The same entries, when no two of them are of one data set. Raises `InputError`."""
-    of_data, label_of_data = data_of(study.models), dict[str, str]()
+    of_data = data_of(study.models)
+    label_of_data = dict[str, str]()
     for label in labels:
         for data in of_data.get(label, study.data):
             if data in label_of_data:
-                raise InputError(
-                    path,
+                problem = (
                     f"{label_of_data[data]!r} and {label!r} are both asked about {data!r}; give each its own"
-                    " 'data'",
+                    " 'data'"
                 )
+                raise InputError(path, problem)
             label_of_data[data] = label
     return labels

@@ -52,10 +52,10 @@ def read_study_file(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a study file {valid}")
     if not path.exists():
-        suggestion = nearest(path.name, [file.name for file in sorted(path.parent.glob("*.y*ml"))])
-        raise DataError(
-            f"there is no study file {path}{f', did you mean {suggestion!r}?' if suggestion else ''} {valid}"
-        )
+        choices = [file.name for file in sorted(path.parent.glob("*.y*ml"))]
+        suggestion = nearest(path.name, choices)
+        problem = f"there is no study file {path}{f', did you mean {suggestion!r}?' if suggestion else ''} {valid}"
+        raise DataError(problem)
     try:
         return parse(read_at_most(path, MAX_BYTES).decode("utf-8-sig"), str(path))
     except OSError as error:
@@ -103,7 +103,9 @@ def _value(event: Any, events: Iterator[Any], where: str, depth: int) -> Any:
     """The value that begins with `event`, which the parser has just told."""
     _check_plain(event, where)
     if isinstance(event, yaml.ScalarEvent):
-        return _scalar(event, where) if event.implicit[0] else event.value
+        if event.implicit[0]:
+            return _scalar(event, where)
+        return event.value
     if depth == MAX_DEPTH:
         raise _refused(event, where, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(event, yaml.SequenceStartEvent):
@@ -144,7 +146,9 @@ def _scalar(event: Any, where: str) -> Any:
         raise _refused(
             event, where, f"{one_line(text, 80)!r} is not allowed; numbers must be finite"
         )
-    return float(text) if _NUMBER.fullmatch(text) else text
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    return text
 
 
 def _refused(event: Any, where: str, problem: str) -> DataError:
@@ -195,7 +199,8 @@ def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[st
 
 
 def _set_value(container: Any, words: list[str], value: Any) -> None:
-    path, done = f"--set {'.'.join(words)}", 0
+    path = f"--set {'.'.join(words)}"
+    done = 0
     while True:
         key: Any = words[done]
         end = done + 1
@@ -212,9 +217,8 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
             )
             key = ".".join(words[done:end])
         elif not isinstance(container, list):
-            raise InputError(
-                path, f"{'.'.join(words[:done])!r} holds {container!r}, which has no {key!r} inside"
-            )
+            problem = f"{'.'.join(words[:done])!r} holds {container!r}, which has no {key!r} inside"
+            raise InputError(path, problem)
         elif key.isdigit() and int(key) < len(container):
             key = int(key)
         else:
@@ -236,7 +240,8 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
             container[key] = {
                 name: {} for name in container[key]
             }  # a list of names is their mapping to no settings
-        container, done = container[key], end
+        container = container[key]
+        done = end
     if value is None and isinstance(container, dict):
         container.pop(key, None)
     else:
@@ -246,9 +251,10 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
 def shipped_studies() -> dict[str, Path]:
     """The studies that travel with the package, by name (`jeon2025/sizes`)."""
     package = Path(__file__).resolve().parents[1]
-    folder = (
-        package / "_studies" if (package / "_studies").is_dir() else package.parents[1] / "studies"
-    )
+    if (package / "_studies").is_dir():
+        folder = package / "_studies"
+    else:
+        folder = package.parents[1] / "studies"
     return {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for path in sorted(folder.rglob("*.yaml"))
@@ -264,7 +270,8 @@ def study_name(path: Path) -> str:
 
 def find_study(word: str) -> tuple[str, Path]:
     """The name and file of a study given by path or by shipped name."""
-    path, shipped = Path(word), shipped_studies()
+    path = Path(word)
+    shipped = shipped_studies()
     if word in shipped and not path.is_file():
         return word, shipped[word]
     if path.exists() or path.suffix in (".yaml", ".yml", ".json") or path.is_absolute():
@@ -303,68 +310,64 @@ def field_error(
     deepest = max(
         reports, key=lambda report: (report["type"] == "extra_forbidden", len(report["loc"]))
     )
-    path, value, kind = _path(deepest), deepest.get("input"), deepest["type"]
-    is_key, context = deepest["loc"][-1:] == ("[key]",), deepest.get("ctx", {})
-    field = f"{where}: {inside}{'.'.join(path)}" if path else where
+    path = _path(deepest)
+    value = deepest.get("input")
+    kind = deepest["type"]
+    is_key = deepest["loc"][-1:] == ("[key]",)
+    context = deepest.get("ctx", {})
+    if path:
+        field = f"{where}: {inside}{'.'.join(path)}"
+    else:
+        field = where
     if kind == "extra_forbidden":
-        valid = _fields_at(model, path[:-1])
-        training = (
-            nearest(path[-1], [knob.name for knob in knobs_of(TrainingSettings)])
-            if len(path) == 1
-            else None
-        )
-        guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
-        return InputError(
-            field,
-            f"unknown field {path[-1]!r}{f', did you mean {guess!r}?' if guess else ''}",
-            valid,
-        )
+        return _unknown_field(field, path, _fields_at(model, path[:-1]))
     if kind == "missing":
         about = _fields_at(model, path[:-1])[path[-1]].description
         return InputError(field, f"is missing ({about})" if about else "is missing")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        guess = nearest(str(value), choices)
-        return InputError(
-            field,
-            f"{shown(value)} is not valid{f', did you mean {guess!r}?' if guess else ''}",
-            choices,
-        )
+        meant = _did_you_mean(nearest(str(value), choices))
+        return InputError(field, f"{shown(value)} is not valid{meant}", choices)
     if is_key and kind in ("string_too_short", "string_too_long"):
-        return InputError(
-            field.removesuffix("."), f"a name must have 1 to 100 characters, not {shown(value)}"
-        )
+        problem = f"a name must have 1 to 100 characters, not {shown(value)}"
+        return InputError(field.removesuffix("."), problem)
     if kind == "string_too_long":
-        return InputError(
-            field, f"must have at most {context['max_length']} characters, not {len(str(value)):,}"
-        )
+        problem = f"must have at most {context['max_length']} characters, not {len(str(value)):,}"
+        return InputError(field, problem)
     if kind in ("too_short", "string_too_short"):
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
-        return InputError(
-            field, f"{shown(value)} may hold only letters, digits, spaces and _ . + : / @ -"
-        )
+        problem = f"{shown(value)} may hold only letters, digits, spaces and _ . + : / @ -"
+        return InputError(field, problem)
     if path[-2:-1] == ["roles"]:
-        return InputError(
-            field,
-            "must be a whole number of rows of each cell, or a share between 0 and 1, not"
-            f" {shown(value)}",
-        )
-    expectations = [
-        (
-            _WANTED[report["type"]].format(**report.get("ctx", {}))
-            if report["type"] in _WANTED
-            else _own_words(report)
-        )
-        for report in reports
-        if _path(report) == path
-    ]
-    return InputError(
-        field,
-        f"must be {' or '.join(dict.fromkeys(expectations))}, not {shown(value)}".replace(
-            "must be must", "must"
-        ),
-    )
+        problem = "must be a whole number of rows of each cell, or a share between 0 and 1, not"
+        return InputError(field, f"{problem} {shown(value)}")
+    expectations = [_expectation(report) for report in reports if _path(report) == path]
+    expected = " or ".join(dict.fromkeys(expectations))
+    problem = f"must be {expected}, not {shown(value)}".replace("must be must", "must")
+    return InputError(field, problem)
+
+
+def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:
+    """The sentence for a field that there is not, with the nearest one, also of training."""
+    training = None
+    if len(path) == 1:
+        choices = [knob.name for knob in knobs_of(TrainingSettings)]
+        training = nearest(path[-1], choices)
+    guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
+    problem = f"unknown field {path[-1]!r}{_did_you_mean(guess)}"
+    return InputError(field, problem, valid)
+
+
+def _did_you_mean(guess: str | None) -> str:
+    return f", did you mean {guess!r}?" if guess else ""
+
+
+def _expectation(report: Any) -> str:
+    """What a value must be, by a report of pydantic."""
+    if report["type"] in _WANTED:
+        return _WANTED[report["type"]].format(**report.get("ctx", {}))
+    return _own_words(report)
 
 
 def _own_words(report: Any) -> str:

@@ -32,7 +32,8 @@ class Resources:
     def fitting(self, node: Mapping[str, float]) -> int:
         """How many such runs a machine has room for at once. `node`: its CPU, GPU and bytes of
         memory."""
-        amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory or 0)}
+        memory = float(self.memory or 0)
+        amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": memory}
         rooms = [node.get(name, 0.0) / amount for name, amount in amounts.items() if amount]
         return int(min(rooms) + 1e-9)
 
@@ -74,11 +75,10 @@ def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:
     card where neither says."""
     by_study = parse_resources(study.resources, "resources")
     methods = study.methods if isinstance(study.methods, Mapping) else {}
-    by_method = {
-        label: parse_resources(settings["resources"], f"methods.{label}.resources")
-        for label, settings in methods.items()
-        if isinstance(settings, Mapping) and settings.get("resources") is not None
-    }
+    by_method = {}
+    for label, settings in methods.items():
+        if isinstance(settings, Mapping) and settings.get("resources") is not None:
+            by_method[label] = parse_resources(settings["resources"], f"methods.{label}.resources")
     taken = {}
     for job in jobs:
         device = str(job.spec.get("training", {}).get("device", ""))

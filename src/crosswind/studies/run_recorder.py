@@ -34,7 +34,8 @@ class RunRecorder:
     """The writing side of `store` for one `driver`. Methods may be called from several threads."""
 
     def __init__(self, store: Store, driver: Driver) -> None:
-        self.store, self.driver = store, driver
+        self.store = store
+        self.driver = driver
 
     def enter(self) -> None:
         """Make the driver known and clear up after dead ones: their runs are pending again, their
@@ -102,10 +103,8 @@ class RunRecorder:
                 "worker": None,
                 "started": now(connection),
             }
-            return (
-                connection.execute(pending.values(attempts=runs.c.attempts + 1, **values)).rowcount
-                == 1
-            )
+            attempts = runs.c.attempts + 1
+            return connection.execute(pending.values(attempts=attempts, **values)).rowcount == 1
 
     def finished(
         self,
@@ -134,14 +133,8 @@ class RunRecorder:
             ) in (
                 following.items()
             ):  # nobody can have begun it, since it needs the one that is recorded here
-                self._record_outcome(
-                    connection,
-                    follower,
-                    follower_outcome,
-                    seconds,
-                    worker,
-                    self._after(connection, key, [follower]),
-                )
+                whose = self._after(connection, key, [follower])
+                self._record_outcome(connection, follower, follower_outcome, seconds, worker, whose)
             # Last before the commit, under the database's lock: a kill in between leaves a job to
             # be done again, whose
             # files replace these; never a finished job without files.
@@ -162,9 +155,9 @@ class RunRecorder:
         whose: sa.Update,
     ) -> bool:
         empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
-        values: dict[str, Any] = {
-            name: plain_json(outcome.get(name, nothing)) for name, nothing in empty.items()
-        }
+        values: dict[str, Any] = {}
+        for name, nothing in empty.items():
+            values[name] = plain_json(outcome.get(name, nothing))
         values |= {
             "status": outcome["status"],
             "worker": worker,
@@ -175,16 +168,17 @@ class RunRecorder:
         if not _end(connection, whose, **values):
             return False
         connection.execute(scores.delete().where(scores.c.key == key))
-        listed = [
-            {
-                "key": key,
-                "position": position,
-                "rule": text(entry["rule"]),
-                "set": text(entry["set"]),
-            }
-            | {"metrics": plain_json(entry["metrics"])}
-            for position, entry in enumerate(outcome["scores"])
-        ]
+        listed = []
+        for position, entry in enumerate(outcome["scores"]):
+            listed.append(
+                {
+                    "key": key,
+                    "position": position,
+                    "rule": text(entry["rule"]),
+                    "set": text(entry["set"]),
+                }
+                | {"metrics": plain_json(entry["metrics"])}
+            )
         if listed:
             connection.execute(scores.insert(), listed)
         return True
@@ -256,14 +250,12 @@ class RunRecorder:
         """Record as failed the pending runs `keys`, which need, directly or through others, the run
         `needed`, and `why` they cannot have it.
         """
-        values = {
-            "status": "failed",
-            "reason": one_line(f"needs {needed[:12]}, {why}"),
-            "blocked_by": needed,
-        }
+        reason = one_line(f"needs {needed[:12]}, {why}")
+        values = {"status": "failed", "reason": reason, "blocked_by": needed}
         with self.store.transaction() as connection:
             finished_at = now(connection)
-        self._update(keys, runs.c.status == "pending", finished=finished_at, **values)
+        chosen = runs.c.status == "pending"
+        self._update(keys, chosen, finished=finished_at, **values)
 
     def _clear_up(self) -> None:
         def done(keys: list[str]) -> list[str]:
@@ -277,18 +269,18 @@ class RunRecorder:
     def _forget(self, ids: Sequence[str]) -> int:
         left = runs.update().where(runs.c.driver.in_(ids), runs.c.status == "running")
         with self.store.transaction() as connection:
+            attempts = runs.c.attempts - 1
             returned = connection.execute(
-                left.values(status="pending", driver=None, attempts=runs.c.attempts - 1)
+                left.values(status="pending", driver=None, attempts=attempts)
             ).rowcount
             connection.execute(drivers.delete().where(drivers.c.id.in_(ids)))
         return returned
 
     def _update(self, keys: Iterable[str], chosen: sa.ColumnElement[bool], **values: Any) -> int:
         with self.store.transaction() as connection:
-            statements = [
-                runs.update().where(runs.c.key.in_(chunk), chosen).values(values)
-                for chunk in in_chunks(keys)
-            ]
+            statements = []
+            for chunk in in_chunks(keys):
+                statements.append(runs.update().where(runs.c.key.in_(chunk), chosen).values(values))
             return sum(connection.execute(statement).rowcount for statement in statements)
 
     def _mine(self, key: str) -> sa.Update:

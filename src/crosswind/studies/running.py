@@ -57,11 +57,10 @@ def _check_devices(plan: Plan) -> None:
 
 def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
     """Refuse a model elsewhere that cannot be asked, or not about this data."""
-    external_models = {
-        canonical(job.spec["model"]): job.spec["model"]
-        for job in plan.jobs
-        if job.kind == "predict" and "model" in job.spec
-    }
+    external_models = {}
+    for job in plan.jobs:
+        if job.kind == "predict" and "model" in job.spec:
+            external_models[canonical(job.spec["model"])] = job.spec["model"]
     for model in external_models.values():
         load("models", model["name"])(**model["knobs"]).ready()
     specs_by_model = {
@@ -73,8 +72,9 @@ def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]
         if "fits" in facts("models", spec["model"]["name"]).defines:
             main = datasets[spec["main"]]
             names = main.attribute(spec["split"]["label"]).values
+            class_names = [str(name) for name in names]
             load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(
-                main.check_inputs(), [str(name) for name in names]
+                main.check_inputs(), class_names
             )
 
 
@@ -83,7 +83,10 @@ def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> Non
     the width is looked at, and a new one is made."""
     specs_with_weights = {}
     for job in plan.jobs:
-        knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}
+        if job.kind == "fit":
+            knobs = job.spec["model"]["knobs"]
+        else:
+            knobs = {}
         if str(knobs.get("weights") or "").endswith(".safetensors") and not knobs.get("of"):
             specs_with_weights[canonical([job.spec["model"], job.spec["main"]])] = job.spec
     if not specs_with_weights:
@@ -91,7 +94,8 @@ def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> Non
     from crosswind.models.build import build_model, unnamed
 
     for spec in specs_with_weights.values():
-        name, knobs = spec["model"]["name"], spec["model"]["knobs"]
+        name = spec["model"]["name"]
+        knobs = spec["model"]["knobs"]
         build_model(name, knobs, datasets[spec["main"]].check_inputs(), unnamed(2), 0)
 
 
@@ -137,12 +141,9 @@ def run_plan(
     `modules` are what they import first, `memory` the bytes that pixels may take. For the others
     see `drive`, which this raises what it does.
     """
-    store.add_plan(
-        plan.study.name,
-        plan.study.model_dump(exclude_unset=True),
-        plan.study.model_dump(),
-        plan.jobs,
-    )
+    written = plan.study.model_dump(exclude_unset=True)
+    resolved = plan.study.model_dump()
+    store.add_plan(plan.study.name, written, resolved, plan.jobs)
     reopen_fits(plan, store)
     own_engine = (
         engine_of(plan, store.out, workers=workers, modules=modules, memory=memory)
@@ -187,6 +188,7 @@ def engine_of(
     if engine == "ray":
         from crosswind.studies.engines.ray_cluster import RayCluster
 
+        resources = resources_of(plan.study, plan.jobs)
         return RayCluster(
             EXECUTE,
             out,
@@ -194,7 +196,7 @@ def engine_of(
             workers=max(1, number),
             modules=modules,
             memory=memory,
-            resources=resources_of(plan.study, plan.jobs),
+            resources=resources,
         )
     if workers:
         return WorkerPool(EXECUTE, number, modules, memory=memory)

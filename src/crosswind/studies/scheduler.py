@@ -129,8 +129,12 @@ class _Work:
         time_limit: float | None,
         traces: Traces,
     ) -> None:
-        self.recorder, self.store, self.engine = recorder, recorder.store, engine
-        self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
+        self.recorder = recorder
+        self.store = recorder.store
+        self.engine = engine
+        self.on_event = on_event
+        self.time_limit = time_limit
+        self.traces = traces
         self.jobs: dict[str, Job] = {}
         self.following: dict[
             str, list[str]
@@ -162,7 +166,8 @@ class _Work:
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
         started = time.monotonic()
         self._look_at_start(retry_failed)
-        self._tell("", f"{self.done} of {len(self.rows)} runs are done already")
+        message = f"{self.done} of {len(self.rows)} runs are done already"
+        self._tell("", message)
         polled = time.monotonic()
         while True:
             with interrupts.held():
@@ -183,7 +188,8 @@ class _Work:
             elif not self.ready:
                 break
             interrupts.check()
-        ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
+        ended = [self.status[key] for key in self.rows]
+        seconds = time.monotonic() - started
         finished, diverged, failed = (
             ended.count(status) for status in ("finished", "diverged", "failed")
         )
@@ -235,18 +241,20 @@ class _Work:
                     " done again"
                 )
                 self.recorder.blocked([key], damaged, why)
-                self._became(key, "failed", f"failed: needs {damaged[:12]}, {why}")
+                message = f"failed: needs {damaged[:12]}, {why}"
+                self._became(key, "failed", message)
             elif not self.recorder.claim(key):
                 self._became(key, "running")
             else:
                 self.status[key] = "running"
                 self.active[key] = time.monotonic()
-                following = [
-                    self._task(self.jobs[name], self._go(key)) for name in self._followers(key)
-                ]
+                following = []
+                for name in self._followers(key):
+                    following.append(self._task(self.jobs[name], self._go(key)))
+                profile = self.traces.path(job)
                 extras: dict[str, Any] = {
                     "limit": self.time_limit,
-                    "profile": self.traces.path(job),
+                    "profile": profile,
                     "following": following,
                 }
                 self.engine.submit(replace(self._task(job), **extras))
@@ -266,12 +274,12 @@ class _Work:
     def _task(self, job: Job, fresh: Sequence[str] = ()) -> Task:
         """`fresh`: the jobs of the go, whose files are not in their place yet."""
         out = self.store.out
-        needed = {
-            need: str(self._staged(need) if need in fresh else artifact_folder(out, need))
-            for need in job.needs
-        }
+        needed = {}
+        for need in job.needs:
+            needed[need] = str(self._staged(need) if need in fresh else artifact_folder(out, need))
         checkpoint = str(checkpoint_folder(out, job.key) / "state.safetensors")
-        return Task(job.key, job.kind, job.spec, str(self._staged(job.key)), checkpoint, needed)
+        folder = str(self._staged(job.key))
+        return Task(job.key, job.kind, job.spec, folder, checkpoint, needed)
 
     def _staged(self, key: str) -> Path:
         return staging_folder(self.store.out, self.recorder.driver.id, key)
@@ -285,7 +293,9 @@ class _Work:
         self.executed += self._counts(key)
         self.busy += event.seconds
         if event.kind != "lost":
-            self.traces.ended(self.jobs[key], event.result if event.kind == "finished" else None)
+            run = self.jobs[key]
+            outcome = event.result if event.kind == "finished" else None
+            self.traces.ended(run, outcome)
         if event.kind == "finished":
             self._record(event)
             return
@@ -307,7 +317,8 @@ class _Work:
             self._became(key, "failed", f"failed: {event.reason}")
 
     def _record(self, event: Event) -> None:
-        staged, status = self._staged(event.key), str(event.result["status"])
+        staged = self._staged(event.key)
+        status = str(event.result["status"])
         try:
             ours = self.recorder.finished(
                 event.key, event.result, event.seconds, staged, event.worker
@@ -317,12 +328,9 @@ class _Work:
             # the study stops.
             for name in self._go(event.key):
                 shutil.rmtree(self._staged(name), ignore_errors=True)
+            cause = cause_of(error) or "system"
             self._fail(
-                replace(
-                    event,
-                    reason=f"its result could not be stored: {error}",
-                    cause=cause_of(error) or "system",
-                )
+                replace(event, reason=f"its result could not be stored: {error}", cause=cause)
             )
             return
         if ours:
@@ -400,21 +408,26 @@ class _Work:
         self.recorder.reclaim()
         for key, status in self.store.statuses(self.foreign).items():
             if status != "running":
-                self._became(
-                    key, status, "" if status == "pending" else f"{status}, by another driver"
-                )
+                message = "" if status == "pending" else f"{status}, by another driver"
+                self._became(key, status, message)
 
     def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
-        level = DEBUG if message == "runs" else WARNING if message.startswith("failed") else INFO
+        if message == "runs":
+            level = DEBUG
+        elif message.startswith("failed"):
+            level = WARNING
+        else:
+            level = INFO
         LOGGER.log(level, "run %s %s", key[:12], message)
         if self.on_event is not None:
             running = len(self.active) + len(self.foreign)
+            n_total = len(self.rows)
             self.on_event(
                 Progress(
                     self.done,
                     running,
                     self.failed,
-                    len(self.rows),
+                    n_total,
                     self._left(),
                     message,
                     key,
@@ -426,7 +439,8 @@ class _Work:
         """Seconds left, as if every run took the mean of those that ended in this session."""
         if not self.took:
             return None
-        mean, now = sum(self.took) / len(self.took), time.monotonic()
+        mean = sum(self.took) / len(self.took)
+        now = time.monotonic()
         waiting = max(0, len(self.rows) - self.done - self.failed - len(self.active))
         of_active = sum(max(0.0, mean - (now - since)) for since in self.active.values())
         return (waiting * mean + of_active) / max(1, self.engine.workers)
@@ -441,8 +455,10 @@ class _Interrupts:
     """
 
     def __init__(self, gently: bool) -> None:
-        self._gently, self._held = gently, False
-        self._received, self._before = 0, dict[int, Any]()
+        self._gently = gently
+        self._held = False
+        self._received = 0
+        self._before = dict[int, Any]()
 
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():

@@ -31,7 +31,10 @@ def _asking(job: Job) -> Iterator[str]:
         yield f"training.precision = {training['precision']}"
     model: Mapping[str, Any] = job.spec.get("model") or {}
     knobs = model.get("knobs", {})
-    device = training.get("device", "cpu") if knobs.get("tuned") else knobs.get("device", "cpu")
+    if knobs.get("tuned"):
+        device = training.get("device", "cpu")
+    else:
+        device = knobs.get("device", "cpu")
     on_processor = device == "cpu" or (device == "auto" and not _NVIDIA.exists())
     for name in ("precision", "dtype"):
         if knobs.get(name) in _BFLOAT16 and on_processor:

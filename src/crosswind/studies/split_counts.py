@@ -82,7 +82,8 @@ class DrawCounts:
         """Training rows, of values drawn at every visit those expected, by label (axis 0) and by
         the cells of the named attributes (axis 1); None is the default. Without those that the
         sampler never draws."""
-        visits, axes = self._drawn(sampler), self._axes(names, with_label)
+        visits = self._drawn(sampler)
+        axes = self._axes(names, with_label)
         summed_axes = tuple(axis for axis in range(1, visits.ndim) if axis not in axes)
         row_counts: NDArray[np.float64] = visits.sum(axis=summed_axes).reshape(visits.shape[0], -1)
         return row_counts
@@ -96,16 +97,16 @@ class DrawCounts:
                 names, with_label
             ):  # no attributes, so one environment, which has no name
                 return []
-            present, drawn = present.sum(axis=0), drawn.sum(axis=0)
+            present = present.sum(axis=0)
+            drawn = drawn.sum(axis=0)
         cell_names = self._names(names, with_label)
         return [cell_names[code] for code in np.flatnonzero((present > 0) & ~(drawn > 0))]
 
     def _names(self, names: Sequence[str] | None, with_label: bool = False) -> list[str]:
         """Of all groups (with the label) or environments (without), in the order of their codes."""
-        axes = [
-            self.study_cells.axes[axis]
-            for axis in [0] * with_label + sorted(self._axes(names, with_label))
-        ]
+        axes = []
+        for axis in [0] * with_label + sorted(self._axes(names, with_label)):
+            axes.append(self.study_cells.axes[axis])
         words = ([f"{axis.name}={value}" for value in axis.values] for axis in axes)
         return [", ".join(cell) for cell in itertools.product(*words)]
 
@@ -123,14 +124,14 @@ class DrawCounts:
         if sampler == "reweight" and self.test_cells is not None:
             return self.visits * (self.test_cells > 0).reshape(self.visits.shape)
         if isinstance(sampler, Mapping) and "mixture" in sampler:
-            share, visits_by_origin = sampler["mixture"], self._origins
+            share = sampler["mixture"]
+            visits_by_origin = self._origins
             return visits_by_origin[0] * (share < 1) + visits_by_origin[1:].sum(axis=0) * (
                 share > 0
             )
         if isinstance(sampler, Mapping) and self.environments is not None:
-            shares = self.environments.shares(
-                sampler, self.visits.reshape(len(self.environments.label), -1)
-            )
+            mass = self.visits.reshape(len(self.environments.label), -1)
+            shares = self.environments.shares(sampler, mass)
             return shares.reshape(self.visits.shape) * self.visits.sum()
         return self.visits
 
@@ -161,7 +162,8 @@ class DrawCounts:
         without environments."""
         if self.environments is None:
             return {}
-        environments, mass = self.environments, self._drawn(sampler).ravel()
+        environments = self.environments
+        mass = self._drawn(sampler).ravel()
         pair = (environments.label[:, None] * environments.size + environments.environment).ravel()
         table = np.bincount(pair, mass, minlength=self.study_cells.shape[0] * environments.size)
         table = table.reshape(-1, environments.size) / max(mass.sum(), 1)
@@ -196,10 +198,9 @@ class DrawCounts:
         if needs is None:
             return
         chosen = self.defaults[False] if environments is None else environments
-        tables = [
-            self.together(names, with_label=False)
-            for names in (chosen, *([name] for name in chosen))
-        ]
+        tables = []
+        for names in (chosen, *([name] for name in chosen)):
+            tables.append(self.together(names, with_label=False))
         shared: dict[str, Any] = {
             "environment_rows": tables[0].sum(axis=0).tolist(),
             "group_rows": self.together(groups, True, sampler).ravel().tolist(),
@@ -221,7 +222,9 @@ class DrawCounts:
         }
         for _, knobs, training in method.points:
             steps = TrainingSettings(**training).longest(self.train_rows)
-            lots = self._smallest_lot(knobs[needs.adapts]) if needs.adapts else None
+            lots = None
+            if needs.adapts:
+                lots = self._smallest_lot(knobs[needs.adapts])
             yield Pairing(
                 needs, method.facts.limit, knobs, training["batch"], steps, lots=lots, **shared
             )
@@ -250,23 +253,29 @@ class DrawCounts:
         """What a plan tells of the draw; `names`: the data set, the shift and the size."""
         rows = {}
         for role in ("test", "validation"):
-            set_names = [
-                name for name, set_values in split["sets"].items() if set_values["role"] == role
-            ]
+            set_names = []
+            for name, set_values in split["sets"].items():
+                if set_values["role"] == role:
+                    set_names.append(name)
             rows[role] = self.set_rows.get(
                 role if role in set_names else next(iter(set_names), ""), 0
             )
         flat = self.counts.ravel()
+        cells = {self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)}
+        matching = _matching(split, self.study_cells)
+        environments = self.shown_in(split["sampler"])
+        train_shared = round(self.train_shared, 4)
+        warnings = list(self.warnings)
         return DrawReport(
             *names,
             train_rows=self.train_rows,
             validation_rows=rows["validation"],
             test_rows=rows["test"],
-            train_shared=round(self.train_shared, 4),
-            cells={self.cells.cell_names[cell]: int(flat[cell]) for cell in np.flatnonzero(flat)},
-            matching=_matching(split, self.study_cells),
-            warnings=list(self.warnings),
-            environments=self.shown_in(split["sampler"]),
+            train_shared=train_shared,
+            cells=cells,
+            matching=matching,
+            warnings=warnings,
+            environments=environments,
         )
 
 

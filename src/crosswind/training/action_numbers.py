@@ -52,17 +52,18 @@ def _copies_moved(method: Any, state: State) -> Numbers:
     moved = float(state["moved"])
     if moved < 0:
         return {}
-    return {"moved_grey_levels": moved * LEVELS} if "shown" in state else {"moved_units": moved}
+    if "shown" in state:
+        return {"moved_grey_levels": moved * LEVELS}
+    return {"moved_units": moved}
 
 
 def _restyled(method: Any, state: State) -> Numbers:
     """Of pictures of the last step and their copies."""
     is_shown = state["shown"].ne(0).flatten(1).any(1)  # a batch may have fewer than are shown
-    return (
-        {"moved_grey_levels": float(state["shown"][is_shown].float().diff(dim=1).abs().mean())}
-        if bool(is_shown.any())
-        else {}
-    )
+    if bool(is_shown.any()):
+        moved_grey_levels = float(state["shown"][is_shown].float().diff(dim=1).abs().mean())
+        return {"moved_grey_levels": moved_grey_levels}
+    return {}
 
 
 def _repeated(method: Any, state: State) -> Numbers:

@@ -32,4 +32,6 @@ def auto_device(precision: str = "fp32") -> str:
 
     if torch.cuda.is_available():
         return "cuda"
-    return "mps" if torch.backends.mps.is_available() and precision != "fp64" else "cpu"
+    if torch.backends.mps.is_available() and precision != "fp64":
+        return "mps"
+    return "cpu"

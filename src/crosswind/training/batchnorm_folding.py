@@ -97,13 +97,14 @@ def _folded(module: nn.Module, low: bool) -> nn.Module:
         return module
     modules = dict(module.named_modules(remove_duplicate=False))
     # A deep copy that shares every tensor, with other parts in the place of some.
-    memo: dict[int, Any] = {
-        id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())
-    }
+    memo: dict[int, Any] = {}
+    for tensor in (*module.parameters(), *module.buffers()):
+        memo[id(tensor)] = tensor
     memo[id(module.head)] = module.head
     n_kept = len(memo)
     for layer, norm in pairs:
-        conv, after = modules[layer], modules[norm]
+        conv = modules[layer]
+        after = modules[norm]
         statistics = (after.running_mean, after.running_var, after.eps, after.weight, after.bias)
         weights = fuse_conv_bn_weights(conv.weight, conv.bias, *statistics)
         memo[id(conv)] = _with_weights(conv, weights, low)
@@ -111,7 +112,9 @@ def _folded(module: nn.Module, low: bool) -> nn.Module:
     for submodule in [modules[path] for path in called] if low else []:
         if id(submodule) not in memo and "weight" in submodule._parameters:
             memo[id(submodule)] = _with_weights(submodule, (submodule.weight, submodule.bias), low)
-    return module if len(memo) == n_kept else _Folded(copy.deepcopy(module, memo))
+    if len(memo) == n_kept:
+        return module
+    return _Folded(copy.deepcopy(module, memo))
 
 
 def _with_weights(layer: nn.Module, weights: tuple[Any, Any], low: bool) -> nn.Module:
@@ -163,7 +166,8 @@ def _shape(module: nn.Module) -> list[tuple[str, type]]:
 
 
 def _fits(layer: nn.Module, norm: nn.Module) -> bool:
-    mean, weight = norm.running_mean, layer._parameters.get("weight")
+    mean = norm.running_mean
+    weight = layer._parameters.get("weight")
     if norm.training or not isinstance(mean, Tensor) or not isinstance(weight, Tensor):
         return False
     return (
@@ -176,18 +180,18 @@ def _traced(module: Model) -> _Plan:
     called at one place."""
     # Nothing is folded across the border of a stage, since every stage's output is an output of the
     # taps. It is a copy that is traced, since a forward pass may write into its module.
-    taps = _Taps(copy.deepcopy(module, {id(value): value for value in module.parameters()}))
+    model = copy.deepcopy(module, {id(value): value for value in module.parameters()})
+    taps = _Taps(model)
     try:
         nodes = list(_Tracer().trace(taps).nodes)
     except Exception:  # whatever a forward pass makes of a placeholder: it is not understood then
         return [], []
     trace = _Trace(nodes, dict(taps.named_modules(remove_duplicate=False)))
     layers = [node for node in nodes if trace.once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
-    pairs = [
-        (_path(layer), _path(next(iter(layer.users))))
-        for layer in layers
-        if trace.is_before_its_norm(layer)
-    ]
+    pairs = []
+    for layer in layers:
+        if trace.is_before_its_norm(layer):
+            pairs.append((_path(layer), _path(next(iter(layer.users)))))
     return pairs, [_path(node) for node in layers]
 
 

@@ -22,10 +22,11 @@ def save(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -
     the disk."""
     # Every tensor is copied: two names of one memory are refused by the format, and layouts other
     # than the plain one too.
-    flat = {
-        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
-    }
-    data = safetensors.torch.save(flat, metadata={"crosswind": json.dumps(dict(values))})
+    flat = {}
+    for name, tensor in tensors.items():
+        flat[name] = tensor.detach().to("cpu", copy=True).contiguous()
+    metadata = {"crosswind": json.dumps(dict(values))}
+    data = safetensors.torch.save(flat, metadata=metadata)
     write_atomically(path, data)
 
 
@@ -65,11 +66,10 @@ def stage_values(stage: Stage) -> dict[str, Any]:
 
 def stage_from(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Stage:
     """The stage of `stage_values`, and of its tensors among those of a checkpoint."""
-    taken = {
-        key.removeprefix("stage/"): value
-        for key, value in tensors.items()
-        if key.startswith("stage/")
-    }
+    taken = {}
+    for key, value in tensors.items():
+        if key.startswith("stage/"):
+            taken[key.removeprefix("stage/")] = value
     extra = {
         key.removeprefix("extra/"): taken.pop(key)
         for key in list(taken)

@@ -58,7 +58,9 @@ class Steps:
     there may be one."""
 
     def __init__(self, method: Method, context: LoopContext, device: str, length: int) -> None:
-        self._method, self._tools, self._length = method, context, length
+        self._method = method
+        self._tools = context
+        self._length = length
         self._device = torch.device(device)
         self._cuda = self._device.type == "cuda"
         self._taken = self._compared = 0
@@ -77,7 +79,9 @@ class Steps:
     def beside(self) -> AbstractContextManager[None]:
         """Where what is no step of the stage is done, such as a look at gradients: on the stream of
         recorded steps, if any."""
-        return nullcontext() if self.why and self._graph is None else self._beside()
+        if self.why and self._graph is None:
+            return nullcontext()
+        return self._beside()
 
     def take(self, batch: Batch, number: int) -> Loss:
         """Train on a batch, with `number` as the seed of all that is drawn in the step."""
@@ -104,11 +108,9 @@ class Steps:
         if self.why:
             return self._ordinary(batch, number)
         with self._beside():
-            return (
-                self._watched(batch, number)
-                if self._taken == WARM_UP
-                else self._ordinary(batch, number)
-            )
+            if self._taken == WARM_UP:
+                return self._watched(batch, number)
+            return self._ordinary(batch, number)
 
     def _seed(self, number: int) -> None:
         torch.default_generator.manual_seed(number)
@@ -156,7 +158,8 @@ class Steps:
         fixed = _FixedBatch(
             **{field.name: _copied(getattr(batch, field.name)) for field in fields(Batch)}
         )
-        context, state = self._tools, dict(self._tools.state)
+        context = self._tools
+        state = dict(self._tools.state)
         gathered = context.gathered()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
@@ -174,11 +177,10 @@ class Steps:
                         if value is not state[name]:
                             state[name].copy_(value)
                 except Exception as error:
-                    self.why = (
-                        "the method reads the step"
-                        if isinstance(error, _DependsOnStep)
-                        else f"{type(error).__name__}"
-                    )
+                    if isinstance(error, _DependsOnStep):
+                        self.why = "the method reads the step"
+                    else:
+                        self.why = f"{type(error).__name__}"
                 finally:
                     context.state = state
                     try:
@@ -202,19 +204,23 @@ class Steps:
             # Without what autograd keeps, which would tie the parameters to the stream of the
             # recording.
             terms = {name: term.detach() for name, term in loss.terms.items()}
-            self._fixed, self._graph, self._loss = fixed, graph, Loss(loss.total.detach(), terms)
+            self._fixed = fixed
+            self._graph = graph
+            self._loss = Loss(loss.total.detach(), terms)
 
     def _replay(self, batch: Batch, number: int) -> Loss:
         assert self._fixed is not None and self._loss is not None
         for field in fields(Batch):
             if field.name not in _DECIDED:
-                _fill(getattr(self._fixed, field.name), getattr(batch, field.name))
+                fixed = getattr(self._fixed, field.name)
+                _fill(fixed, getattr(batch, field.name))
         self._seed(number)
         self._tools.batch = self._fixed
         self._graph.replay()
         # The next replay writes where these lie.
         loss = self._loss
-        return Loss(loss.total.clone(), {name: term.clone() for name, term in loss.terms.items()})
+        terms = {name: term.clone() for name, term in loss.terms.items()}
+        return Loss(loss.total.clone(), terms)
 
     def _compare(self, batch: Batch, number: int) -> Loss:
         """An ordinary step, and the same one replayed; the graph is given up at the first bit that
@@ -237,7 +243,8 @@ class Steps:
             with torch.no_grad():
                 for name, value in self._all().items():
                     value.copy_(after[name])
-            self.why, self._graph = "a replayed step differed from an ordinary one", None
+            self.why = "a replayed step differed from an ordinary one"
+            self._graph = None
         return expected
 
     def _all(self) -> dict[str, Tensor]:
@@ -262,7 +269,9 @@ def _copied(value: Any) -> Any:
         return value.clone()
     if isinstance(value, tuple):
         return tuple(_copied(member) for member in value)
-    return Pair(*map(_copied, vars(value).values())) if isinstance(value, Pair) else value
+    if isinstance(value, Pair):
+        return Pair(*map(_copied, vars(value).values()))
+    return value
 
 
 def _fill(fixed: Any, value: Any) -> None:

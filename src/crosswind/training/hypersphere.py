@@ -226,7 +226,8 @@ def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
         for name in stack.parameters
     }
     signed = np.where(labels == 1, 1, -1) * margins(stack, x).astype(np.float64)
-    return Trained(stack, rates, np.logaddexp(0, -signed).mean(axis=1))
+    loss = np.logaddexp(0, -signed).mean(axis=1)
+    return Trained(stack, rates, loss)
 
 
 @torch.no_grad()
@@ -369,7 +370,9 @@ def _on_cloud(
     margins_of_copies = margins(stack, copies.reshape(-1, design.dimensions)).reshape(
         -1, *copies.shape[:2]
     )
-    y, answers, own_margins = inside(x), margins_of_copies > 0, margins_of_copies[:, 0]
+    y = inside(x)
+    answers = margins_of_copies > 0
+    own_margins = margins_of_copies[:, 0]
     own_answers = answers[:, 0]
     estimate = atc_estimate(fitted, np.abs(own_margins))
     return [

@@ -29,7 +29,8 @@ def info_of(
     split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings
 ) -> Info:
     """What the method may know of a run."""
-    rows, classes = split.train, split.class_names
+    rows = split.train
+    classes = split.class_names
     environment = rows.environment
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
@@ -43,17 +44,21 @@ def info_of(
         environment_names = tuple(rows.environment_names)
         n_environments = len(environment_names)
         environment_counts = _counts(environment, n_environments, rows.visit_law, environment_step)
+    class_counts = _counts(rows.label, len(classes))
+    steps = settings.longest(len(rows.rows))
+    n_rows = len(rows.rows)
+    group_names = tuple(rows.group_names)
     return Info(
         input=images[rows.source].check_inputs(),
         n_classes=len(classes),
-        n_rows=len(rows.rows),
+        n_rows=n_rows,
         class_names=tuple(classes),
-        group_names=tuple(rows.group_names),
+        group_names=group_names,
         group_counts=tuple(group_counts),
         environment_names=environment_names,
         environment_counts=environment_counts,
-        class_counts=_counts(rows.label, len(classes)),
-        steps=settings.longest(len(rows.rows)),
+        class_counts=class_counts,
+        steps=steps,
         batch=settings.batch,
         lr=settings.lr,
     )
@@ -62,7 +67,8 @@ def info_of(
 def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None = None) -> Pairing:
     """The method and what a run on these rows gives it; `model`: what is trained, where it is to be
     looked at."""
-    rows, n_classes = split.train, info.n_classes
+    rows = split.train
+    n_classes = info.n_classes
     group_step, environment_step = rows.visit_step
     environment = rows.environment
     environment_tables = () if environment is None else _tables(rows, environment, n_classes)
@@ -120,7 +126,10 @@ def _table(
 ) -> NDArray[np.float64]:
     """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those
     expected."""
-    law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
+    if rows.visit_law is None or step == 0:
+        law = np.ones((len(codes), 1))
+    else:
+        law = rows.visit_law
     codes_of_visits = codes[:, None] + step * np.arange(law.shape[1])
     labels_of_visits = np.broadcast_to(rows.label[:, None], codes_of_visits.shape)
     n_codes = int(codes_of_visits.max(initial=0)) + 1
@@ -153,7 +162,10 @@ def smallest_lot(
         dataset = images[rows.source]
         base, drawn = split_rows(dataset, rows.rows)
         derived = dataset.derived is not None and dataset.derived.name == attribute
-        codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
+        if derived:
+            codes = drawn
+        else:
+            codes = dataset.table.column(attribute)[base].astype(np.int64)
         values = dataset.attribute(attribute).values
         counted = enumerate(np.bincount(codes))
         lots += [
@@ -180,7 +192,8 @@ def identity(
     fingerprints = {name: images[name].fingerprint for name in sources}
     base_digest = None
     if base is not None:
-        base_digest = digest_arrays({name: value.numpy() for name, value in base.items()})
+        arrays = {name: value.numpy() for name, value in base.items()}
+        base_digest = digest_arrays(arrays)
     settings_keyed = keyed(vars(settings))
     # Another worker, on another device of the kind, may go on with the run.
     settings_keyed["device"] = settings.device.partition(":")[0]

@@ -32,7 +32,8 @@ class RowInputs:
     """
 
     def __init__(self, rows: ResidentRows, device: torch.device) -> None:
-        self._rows, self._device = rows, device
+        self._rows = rows
+        self._device = device
         self._waited = 0.0
         self._copied: Tensor | None = None
         self._lengths: NDArray[np.int64] | None = None
@@ -46,7 +47,8 @@ class RowInputs:
     def copy_to_device(self) -> None:
         """Copy all rows to the accelerator, if the device is one and they take a small share of
         it."""
-        n, memory = len(self._rows.rows), self._rows.memory
+        n = len(self._rows.rows)
+        memory = self._rows.memory
         if self._device.type != "cuda" or memory is None or not n:
             return
         size = n * memory[0].nbytes
@@ -79,12 +81,14 @@ class RowInputs:
 
     def take(self, places: NDArray[np.int64], *, whole: bool = False) -> Tensor:
         """The inputs at `places` on the device, as `InputSpec` says: images uint8 [m, h, w, c]."""
-        inputs, lengths = self._gathered(places), None if whole else self.lengths()
-        return (
-            inputs
-            if whole
-            else trimmed(inputs, None if lengths is None else int(lengths[places].max(initial=0)))
-        )
+        inputs = self._gathered(places)
+        lengths = None if whole else self.lengths()
+        if whole:
+            return inputs
+        longest = None
+        if lengths is not None:
+            longest = int(lengths[places].max(initial=0))
+        return trimmed(inputs, longest)
 
     def _gathered(self, places: NDArray[np.int64]) -> Tensor:
         if self._copied is not None:
@@ -125,5 +129,6 @@ class RowInputs:
             return
         coming = self.ahead(parts[0])
         for later in [*parts[1:], None]:
-            current, coming = coming, coming if later is None else self.ahead(later)
+            current = coming
+            coming = coming if later is None else self.ahead(later)
             yield self.arrived(current, whole=whole)

@@ -85,10 +85,8 @@ def logistic_probes(
     n, d = features.shape
     features_float64 = features.detach().cpu().double().numpy()
     labels = y.cpu().expand(len(members), n).numpy()
-    weight, bias = (
-        np.zeros((len(members), n_classes, d)),
-        np.full((len(members), n_classes), -np.inf),
-    )
+    weight = np.zeros((len(members), n_classes, d))
+    bias = np.full((len(members), n_classes), -np.inf)
     for number, member in enumerate(members):
         if not member.weight_decay > 0:
             raise InputError(
@@ -96,12 +94,14 @@ def logistic_probes(
                 f"a logistic regression needs one above 0, member {number} has"
                 f" {member.weight_decay}",
             )
-        rows = np.arange(n) if member.rows is None else member.rows
-        row_weights = (
-            np.ones(len(rows))
-            if member.weight is None
-            else np.asarray(member.weight, dtype=np.float64)[rows]
-        )
+        if member.rows is None:
+            rows = np.arange(n)
+        else:
+            rows = member.rows
+        if member.weight is None:
+            row_weights = np.ones(len(rows))
+        else:
+            row_weights = np.asarray(member.weight, dtype=np.float64)[rows]
         classes = np.unique(labels[number][rows][row_weights > 0])
         if len(classes) < 2:
             raise InputError(
@@ -116,11 +116,10 @@ def logistic_probes(
             C=(2 if two else 1) / (member.weight_decay * len(rows)), tol=tolerance, max_iter=10_000
         )
         solver.fit(features_float64[rows], labels[number][rows], sample_weight=row_weights)
-        vectors, offsets = solver.coef_, solver.intercept_
+        vectors = solver.coef_
+        offsets = solver.intercept_
         if two:
-            vectors, offsets = (
-                np.concatenate([-vectors, vectors]) / 2,
-                np.concatenate([-offsets, offsets]) / 2,
-            )
+            vectors = np.concatenate([-vectors, vectors]) / 2
+            offsets = np.concatenate([-offsets, offsets]) / 2
         weight[number, classes], bias[number, classes] = vectors, offsets
     return Probes(torch.from_numpy(weight), torch.from_numpy(bias))

@@ -46,7 +46,9 @@ DTYPES = {
 
 
 def _channels_first(x: Tensor) -> Tensor:
-    return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
+    if x.ndim == 4:
+        return x.permute(0, 3, 1, 2)
+    return x
 
 
 class _SeenRows(NamedTuple):
@@ -63,11 +65,9 @@ class _SeenRows(NamedTuple):
 
     def gathered(self, by: str) -> NDArray[np.int64]:
         """The rows whose inputs are read: partners by class are other rows."""
-        return (
-            self.rows
-            if self.partners is None or by != "class"
-            else np.concatenate([self.rows, self.partners[0]])
-        )
+        if self.partners is None or by != "class":
+            return self.rows
+        return np.concatenate([self.rows, self.partners[0]])
 
 
 class TrainingRows:
@@ -92,14 +92,13 @@ class TrainingRows:
         if len(rows.rows) == 0:
             raise DataError("the training set has no rows")
         self.n = len(rows.rows)
-        self._rows, self._dataset, self._settings, self._seed, self._sampler = (
-            rows,
-            dataset,
-            settings,
-            seed,
-            sampler,
-        )
-        self._views, self._partners = views, partners
+        self._rows = rows
+        self._dataset = dataset
+        self._settings = settings
+        self._seed = seed
+        self._sampler = sampler
+        self._views = views
+        self._partners = partners
         self._device = torch.device(settings.device)
         # Where a value is drawn at every visit the rows are base rows, otherwise virtual ones.
         base: NDArray[np.int64] = rows.rows
@@ -118,11 +117,15 @@ class TrainingRows:
         if settings.length_pool and dataset.check_inputs().kind == "tokens":
             self._lengths = self._inputs.lengths()
             if self._lengths is None:
-                self._lengths = text_lengths(resident.take(np.arange(len(distinct))))
+                tokens = resident.take(np.arange(len(distinct)))
+                self._lengths = text_lengths(tokens)
             self._lengths = self._lengths[self._place]
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
-        self.environment = None if rows.environment is None else self._on_device(rows.environment)
+        if rows.environment is None:
+            self.environment = None
+        else:
+            self.environment = self._on_device(rows.environment)
         self.begin(Stage())
 
     @property
@@ -135,29 +138,29 @@ class TrainingRows:
         self._coming.clear()
         self._stage = stage
         self._stage_seed = seed_of(self._seed, "visits", stage.name)
-        extra_parents = (
-            [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
-        )
+        if stage.extra is None:
+            extra_parents = []
+        else:
+            extra_parents = [stage.extra.parents.cpu().numpy().astype(np.int64)]
         self._parents = np.concatenate([np.arange(self.n), *extra_parents])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
-        copies = (
-            np.ones(self.n, dtype=np.int64)
-            if stage.copies is None
-            else stage.copies.cpu().numpy().astype(np.int64)
-        )
+        if stage.copies is None:
+            copies = np.ones(self.n, dtype=np.int64)
+        else:
+            copies = stage.copies.cpu().numpy().astype(np.int64)
         members = np.repeat(np.arange(len(self._parents)), copies[self._parents])
-        environment, law, step = (
-            self._rows.environment,
-            self._rows.visit_law,
-            self._rows.visit_step[1],
-        )
-        self._law, self._codes = law, None
+        environment = self._rows.environment
+        law = self._rows.visit_law
+        step = self._rows.visit_step[1]
+        self._law = law
+        self._codes = None
         # A row that may carry several environments stands in several orders, and once in an epoch.
         self._epoch = len(members)
         if self._sampler == "per-environment" and environment is not None:
-            law = np.ones((self.n, 1)) if law is None or not step else law
+            if law is None or not step:
+                law = np.ones((self.n, 1))
             carried = environment[:, None] + step * np.arange(
                 law.shape[1]
             )  # by each row under each of its values
@@ -185,41 +188,40 @@ class TrainingRows:
     ) -> Order:
         parents = self._parents[members]
         if not weight[parents].sum() > 0:
-            of_environment = (
-                f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
-            )
+            of_environment = ""
+            if code:
+                of_environment = f" of environment {self._rows.environment_names[code[0]]!r}"
             stage = self._stage.name
             # Of the study's sampler alone `check_run` speaks before, by name.
             raise DataError(
                 f"every training row{of_environment} has weight 0 by the study's sampler and by the"
                 f" method's stage {stage!r}"
             )
-        weight, group = weight[parents], self._rows.group[parents]
+        weight = weight[parents]
+        group = self._rows.group[parents]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
             # Groups are those of a row under a value: their shares are kept by the rows' weights
             # and the laws of their values.
-            weight, law = even_groups(weight, group, self._law[parents], self._rows.visit_step[0])
-            self._law, sampler = self._law.copy(), "epoch"
+            step = self._rows.visit_step[0]
+            weight, law = even_groups(weight, group, self._law[parents], step)
+            self._law = self._law.copy()
+            sampler = "epoch"
             self._law[parents] = law
         lengths = None
         if self._lengths is not None and not code:
             lengths = Lengths(
                 self._lengths[parents], self._settings.batch, self._settings.length_pool
             )
+        weights = row_weights(weight, group, sampler)
         return Order(
-            members,
-            row_weights(weight, group, sampler),
-            self._seed,
-            "order",
-            self._stage.name,
-            *code,
-            lengths=lengths,
+            members, weights, self._seed, "order", self._stage.name, *code, lengths=lengths
         )
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch];
         and the epoch of the first."""
-        taken, visits = [], []
+        taken = []
+        visits = []
         for order, share in zip(self._orders, self._shares, strict=True):
             start = step * share
             taken.append(order.take(start, share))
@@ -239,7 +241,8 @@ class TrainingRows:
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
-        visits, n = self._seen(step), self._settings.batch
+        visits = self._seen(step)
+        n = self._settings.batch
         where = on_device(visits.rows, self._device)
         extra = self._stage.extra
         extra_tensors = (None, None) if extra is None else (extra.x, extra.y)
@@ -250,7 +253,8 @@ class TrainingRows:
             for view in (all_views, *other_views)
         )
         y = self._with_extra(self.y[where], visits.members, extra_tensors[1])
-        group, environment = self.group[where], self._environment_of(where, visits.values)
+        group = self.group[where]
+        environment = self._environment_of(where, visits.values)
         if self._rows.visit_law is not None:
             group = group + on_device(visits.values, self._device) * self._rows.visit_step[0]
         pair = None
@@ -259,10 +263,11 @@ class TrainingRows:
             shown = self._environment_of(partner, visits.partners[1])
             assert shown is not None
             pair = Pair(all_views[n:], partner, shown)
+        progress = step / max(length, 1)
         when: dict[str, Any] = {
             "step": step,
             "epoch": visits.epoch,
-            "progress": step / max(length, 1),
+            "progress": progress,
             "steps": length,
         }
         return Batch(
@@ -289,7 +294,9 @@ class TrainingRows:
 
     def _environment_of(self, where: Tensor, values: NDArray[np.int64]) -> Tensor | None:
         if self.environment is None or self._rows.visit_law is None:
-            return None if self.environment is None else self.environment[where]
+            if self.environment is None:
+                return None
+            return self.environment[where]
         return self.environment[where] + on_device(values, self._device) * self._rows.visit_step[1]
 
     def _values_at(
@@ -297,12 +304,14 @@ class TrainingRows:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The value that each row of a batch is seen under, and the number of the visit that draws
         its noise; int64 [batch]."""
-        law, step = self._law, self._rows.visit_step[1]
+        law = self._law
+        step = self._rows.visit_step[1]
         if law is None:
             assert self._values is not None
             return self._values[rows], visits
         if self._codes is None or not step:
-            return visit_values(law[rows], self._ids[rows], visits, seed), visits
+            ids = self._ids[rows]
+            return visit_values(law[rows], ids, visits, seed), visits
         # Equal shares of environments in every batch leave nothing to draw at the visit: the order
         # that gives a row says which environment it stands for, and so under which value. Over many
         # visits of an order rows come by their weight and the law's probability of that value, so
@@ -319,10 +328,8 @@ class TrainingRows:
 
         Where they have to be read, those of the next steps are begun too.
         """
-        by, is_whole = (
-            "" if self._partners is None else self._partners.by,
-            self._stage.extra is not None,
-        )
+        by = "" if self._partners is None else self._partners.by
+        is_whole = self._stage.extra is not None
         if self._inputs.held():
             return _channels_first(
                 self._inputs.take(self._place[visits.gathered(by)], whole=is_whole)
@@ -343,17 +350,22 @@ class TrainingRows:
         values = visits.values
         if visits.partners is not None:
             assert self._partners is not None
-            by, crop = self._partners.by, self._partners.crop
+            by = self._partners.by
+            crop = self._partners.crop
             if crop is not None and by == "view":
                 x = crop(x, self._keys(visits, "crop", alike=True))
-            x = x if by == "class" else torch.cat([x, x])
+            if by != "class":
+                x = torch.cat([x, x])
             if crop is not None and by != "view":
                 x = crop(x, self._keys(visits, "crop"))
             values = np.concatenate([values, visits.partners[1]])
         if self._dataset.derived is not None:
             x = render(self._dataset, x, values, self._keys(visits))
         for number, view in enumerate(self._views):
-            changed = x if view is None else view(x, self._keys(visits, "view", number))
+            if view is None:
+                changed = x
+            else:
+                changed = view(x, self._keys(visits, "view", number))
             yield normalised(
                 changed, DTYPES[self._settings.precision], self._settings.channels_last
             )
@@ -375,11 +387,8 @@ class TrainingRows:
         labels."""
         if extra is not None and len(positions := np.flatnonzero(members >= self.n)):
             extra_values = extra[torch.from_numpy(members[positions] - self.n)].to(self._device)
-            extra_values = (
-                normalised(extra_values, values.dtype, self._settings.channels_last)
-                if values.is_floating_point()
-                else extra_values
-            )
+            if values.is_floating_point():
+                extra_values = normalised(extra_values, values.dtype, self._settings.channels_last)
             values[on_device(positions, self._device)] = extra_values
         return values
 
@@ -404,12 +413,15 @@ class EvaluationRows:
         *,
         resident: bool,
     ) -> None:
-        self.rows, self.dataset, self._settings = rows, dataset, settings
+        self.rows = rows
+        self.dataset = dataset
+        self._settings = settings
         # Training rows without a value of their own are shown under their likeliest one.
         law = rows.visit_law
-        self._virtual = (
-            rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
-        )
+        if law is None:
+            self._virtual = rows.rows
+        else:
+            self._virtual = rows.rows * dataset.n_derived + law.argmax(axis=1)
         self._held = ResidentRows(dataset, self._virtual, evaluation=True)
         self._inputs = RowInputs(self._held, torch.device(settings.device))
         if resident:
@@ -425,13 +437,12 @@ class EvaluationRows:
         """The order of `positions` (None: all) in which texts grow longer, so that a batch has
         little
         padding; else their own."""
-        positions = np.arange(len(self.rows.rows)) if positions is None else positions
+        if positions is None:
+            positions = np.arange(len(self.rows.rows))
         lengths = self._inputs.lengths()
-        return (
-            np.arange(len(positions))
-            if lengths is None
-            else np.argsort(lengths[positions], kind="stable")
-        )
+        if lengths is None:
+            return np.arange(len(positions))
+        return np.argsort(lengths[positions], kind="stable")
 
     def batches(
         self, positions: NDArray[np.int64] | None = None, *, padded: bool
@@ -442,12 +453,13 @@ class EvaluationRows:
         Batches of one size keep a row's numbers independent of how many rows there are. Texts are
         cut to the longest of a padded batch.
         """
-        positions = np.arange(len(self.rows.rows)) if positions is None else positions
+        if positions is None:
+            positions = np.arange(len(self.rows.rows))
         size = self._settings.evaluation_batch
         self._held.bring(positions)
-        position_batches = [
-            positions[start : start + size] for start in range(0, len(positions), size)
-        ]
+        position_batches = []
+        for start in range(0, len(positions), size):
+            position_batches.append(positions[start : start + size])
         full = [
             (
                 np.concatenate(

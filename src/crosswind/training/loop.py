@@ -62,7 +62,8 @@ def fit(
         with meter.part("prepare"):
             sets = given_sets(images, model, settings, seed)
             info = info_of(split, sets, settings)
-            check_run(method, split, images, settings, pairing_of(method, split, info, model))
+            pairing = pairing_of(method, split, info, model)
+            check_run(method, split, images, settings, pairing)
             check_rules(rules, split.validation)
             keep_freed_memory()
             meter.on(settings.device)
@@ -70,12 +71,13 @@ def fit(
                 reproducible(settings)
             )  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
-            base_wanted, base_meter = method.needs.base, Meter(inside=True)
-            trainer, shorter = (
-                load_class("methods", base_wanted.method)(),
-                base_settings(settings, method.needs, vars(method)),
-            )
-            path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
+            base_wanted = method.needs.base
+            base_meter = Meter(inside=True)
+            trainer = load_class("methods", base_wanted.method)()
+            shorter = base_settings(settings, method.needs, vars(method))
+            path = None
+            if checkpoint is not None:
+                path = checkpoint.with_name(f"{checkpoint.name}.base")
             base_run = fit(
                 trainer, split, images, model, shorter, seed, path, progress, meter=base_meter
             )

@@ -57,10 +57,9 @@ class Stack:
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
-        structures = [
-            (_layers(network), [value.shape for value in network.parameters()])
-            for network in networks
-        ]
+        structures = []
+        for network in networks:
+            structures.append((_layers(network), [value.shape for value in network.parameters()]))
         if not structures or any(structure != structures[0] for structure in structures):
             raise InputError(
                 "networks", "must be at least one, and all of the same layers, of the same shapes"
@@ -109,12 +108,13 @@ class Stack:
         n_parts = max(1, _CACHED // max(size, 1))
         if n_parts >= n_sets:
             return self.gradients(*given(0, n_sets))
-        share, gradients_of_parts = len(self) // n_sets, []
+        share = len(self) // n_sets
+        gradients_of_parts = []
         for first in range(0, n_sets, n_parts):
             last = min(first + n_parts, n_sets)
-            part_parameters = {
-                name: value[first * share : last * share] for name, value in self.parameters.items()
-            }
+            part_parameters = {}
+            for name, value in self.parameters.items():
+                part_parameters[name] = value[first * share : last * share]
             gradients_of_parts.append(
                 _gradients(self._layers, part_parameters, *given(first, last))
             )
@@ -144,17 +144,24 @@ class Descent:
                 "optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"]
             )
         parameters = list(stack.parameters.values())
-        self._stack, self._kind, self._momentum = stack, kind, momentum
-        self._rate = lr[0] if len(set(lr)) == 1 else 1.0
+        self._stack = stack
+        self._kind = kind
+        self._momentum = momentum
+        if len(set(lr)) == 1:
+            self._rate = lr[0]
+        else:
+            self._rate = 1.0
         # Rates that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled
         # for each network.
-        self._moves = (
-            None if len(set(lr)) == 1 else [torch.zeros_like(value) for value in parameters]
-        )
+        if len(set(lr)) == 1:
+            self._moves = None
+        else:
+            self._moves = [torch.zeros_like(value) for value in parameters]
         self._rates = [_beside(lr, value) for value in parameters]
-        self._decays = (
-            [_beside(weight_decay, value) for value in parameters] if any(weight_decay) else []
-        )
+        if any(weight_decay):
+            self._decays = [_beside(weight_decay, value) for value in parameters]
+        else:
+            self._decays = []
         if kind == "adamw":
             self._decays = [
                 1 - rate * decay for rate, decay in zip(self._rates, self._decays, strict=False)
@@ -168,7 +175,8 @@ class Descent:
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """One step of every network down its gradients, in the order of the stack's parameters."""
-        parameters, moves = list(self._stack.parameters.values()), self._moves
+        parameters = list(self._stack.parameters.values())
+        moves = self._moves
         # The fused kernels walk the memory of a value and its gradient side by side.
         gradients = [gradient.contiguous() for gradient in gradients]
         if self._decays and self._kind == "adamw":
@@ -242,17 +250,18 @@ def train_stack(
     n = len(x)
     _check(len(stack), n, y, members, batch)
     keep_freed_memory()
-    feed = None if batch is None else _Feed(members, n, batch, steps, x.device)
-    order = list(range(len(stack))) if feed is None else feed.order
+    feed = None
+    if batch is not None:
+        feed = _Feed(members, n, batch, steps, x.device)
+    if feed is None:
+        order = list(range(len(stack)))
+    else:
+        order = feed.order
     stack.keep(order)
     chosen = [members[number] for number in order]
-    descent = Descent(
-        stack,
-        optimiser,
-        [member.lr for member in chosen],
-        [member.weight_decay for member in chosen],
-        momentum,
-    )
+    lr = [member.lr for member in chosen]
+    weight_decay = [member.weight_decay for member in chosen]
+    descent = Descent(stack, optimiser, lr, weight_decay, momentum)
     labels = y.to(x.device).expand(len(stack), n)[order]
     weights = _weights(chosen, n, whole=batch is None)
     weights = None if weights is None else weights.to(x)
@@ -301,7 +310,8 @@ def _forward(
     layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits [N, k, b], and what every layer read: [S, d, b], then [N, width, b]."""
-    below, read = x.transpose(1, 2), []
+    below = x.transpose(1, 2)
+    read = []
     for name, biased, rectified in layers:
         weight = parameters[f"{name}weight"]
         n, width, depth = weight.shape
@@ -341,7 +351,8 @@ def _gradients(
     gradients: dict[str, Tensor] = {}
     for number in reversed(range(len(layers))):
         name, biased, _ = layers[number]
-        below, layer_weight = read[number], parameters[f"{name}weight"]
+        below = read[number]
+        layer_weight = parameters[f"{name}weight"]
         sets, (n, width, _) = len(below), layer_weight.shape
         gradients[f"{name}weight"] = torch.bmm(
             slope.view(sets, n // sets * width, -1), below.transpose(1, 2)
@@ -386,7 +397,8 @@ class _Feed:
         self._shared = len(set(counts)) == 1
         self.sets = len(counts) if self._shared else len(members)
         self._spread = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
-        self._batch, self._steps = batch, steps
+        self._batch = batch
+        self._steps = steps
         self._block = torch.empty(0)
 
     def given(
@@ -395,15 +407,17 @@ class _Feed:
         """What gathers the batches of a step; steps must be asked for in order from 0."""
         if step % _AHEAD == 0:
             n_steps = min(_AHEAD, self._steps - step)
-            taken = [
-                order.take(step * self._batch, n_steps * self._batch).reshape(-1, self._batch)
-                for order in self._orders
-            ]
+            taken = []
+            for order in self._orders:
+                taken.append(
+                    order.take(step * self._batch, n_steps * self._batch).reshape(-1, self._batch)
+                )
             self._block = torch.from_numpy(np.stack(taken, axis=1)).to(x.device)
         block_rows = self._block[step % _AHEAD]
-        batch_rows = (
-            block_rows if len(block_rows) == len(self._spread) else block_rows[self._spread]
-        )
+        if len(block_rows) == len(self._spread):
+            batch_rows = block_rows
+        else:
+            batch_rows = block_rows[self._spread]
         shown = block_rows if self._shared else batch_rows
         share = len(batch_rows) // len(shown)
 
@@ -443,7 +457,8 @@ def _check(networks: int, n: int, y: Tensor, members: Sequence[Member], batch: i
     if len(members) != networks:
         raise InputError("members", f"there are {len(members)} for {networks} networks")
     if tuple(y.shape) not in ((n,), (networks, n)):
-        raise InputError("y", f"has shape {tuple(y.shape)}, not ({n},) or ({networks}, {n})")
+        problem = f"has shape {tuple(y.shape)}, not ({n},) or ({networks}, {n})"
+        raise InputError("y", problem)
     if batch is not None and batch < 1:
         raise InputError("batch", f"must be at least 1, not {batch}")
     for number, member in enumerate(members):

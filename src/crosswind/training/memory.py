@@ -44,7 +44,9 @@ def peak_memory() -> int:
     if high_water is not None:
         return high_water
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    return peak * 1024
 
 
 def _high_water() -> int | None:

@@ -31,7 +31,9 @@ class Meter:
         """`inside`: of a training inside another run, which goes on with its own peak of memory."""
         self._started = time.perf_counter()
         self.seconds = dict.fromkeys((*PARTS, "validation"), 0.0)
-        self.images, self._waited, self._inside = 0, 0.0, inside
+        self.images = 0
+        self._waited = 0.0
+        self._inside = inside
         self._earlier: dict[str, float] = {}
         self._readers: list[Any] = []
         self._own_peak = not inside and forget_peak()
@@ -67,7 +69,8 @@ class Meter:
         """What readers waited since the last time was counted as these parts: count it as waiting
         instead."""
         waited = math.fsum(reader.waited for reader in self._readers)
-        since, self._waited = waited - self._waited, waited
+        since = waited - self._waited
+        self._waited = waited
         moved = min([since, *(self.seconds[part_name] for part_name in parts)])
         for part_name in parts:
             self.seconds[part_name] -= moved
@@ -110,14 +113,18 @@ class Meter:
         claimed = math.fsum(seconds[part_name] for part_name in PARTS)
         total = max(self.total(), claimed)
         busy = seconds["data"] + seconds["step"] + seconds["waiting"]
+        images_per_second = self.images / busy if busy else 0.0
+        peak_memory_bytes = float(self._peak())
+        peak_memory_of_run = float(bool(self._cuda) or self._own_peak)
+        images = float(self.images)
         return {
             **{f"{name}_seconds": value for name, value in seconds.items()},
             "other_seconds": total - claimed,
             "total_seconds": total,
-            "images": float(self.images),
-            "images_per_second": self.images / busy if busy else 0.0,
-            "peak_memory_bytes": float(self._peak()),
-            "peak_memory_of_run": float(bool(self._cuda) or self._own_peak),
+            "images": images,
+            "images_per_second": images_per_second,
+            "peak_memory_bytes": peak_memory_bytes,
+            "peak_memory_of_run": peak_memory_of_run,
         }
 
     def _whole(self) -> dict[str, float]:

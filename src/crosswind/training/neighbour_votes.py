@@ -69,20 +69,19 @@ def neighbour_labels(
         raise InputError("voters", "needs at least one model")
     if neighbours < 0:
         raise InputError("neighbours", f"must be 0 or more, not {neighbours}")
-    methods = [
-        (Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter
-        for voter in voters
-    ]
-    n, n_pictures = len(rows.rows.rows), neighbours + 1
+    methods = []
+    for voter in voters:
+        methods.append((Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter)
+    n = len(rows.rows.rows)
+    n_pictures = neighbours + 1
     if n == 0:
         if logits:
             raise InputError("rows", "there are none, so that logits have no width")
         return Said(np.zeros((len(methods), 0, n_pictures), dtype=np.int64))
-    together = {
-        _name_of(number, name): module
-        for number, (_, modules, _) in enumerate(methods)
-        for name, module in modules.items()
-    }
+    together = {}
+    for number, (_, modules, _) in enumerate(methods):
+        for name, module in modules.items():
+            together[_name_of(number, name)] = module
     asking = _Asking(methods, rows, transform, settings, neighbours, seed, logits)
     with evaluation_mode(together.values()):
         labels, logits_of_models, order = evaluated(together, settings.precision, asking.ask)
@@ -178,20 +177,31 @@ def _pictures(
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
     """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x
     (N + 1)] each one before is."""
-    n_pictures, key, n = neighbours + 1, seed_of(seed, "neighbours"), len(rows.rows.rows)
-    pictures, whose = torch.empty(0), np.zeros(0, dtype=np.int64)
+    n_pictures = neighbours + 1
+    key = seed_of(seed, "neighbours")
+    n = len(rows.rows.rows)
+    pictures = torch.empty(0)
+    whose = np.zeros(0, dtype=np.int64)
     for start in range(0, n, size):
         row_numbers = np.arange(start, min(start + size, n))
-        itself, ids = rows.images(row_numbers), rows.dataset.row_ids(rows.rows.rows[row_numbers])
+        itself = rows.images(row_numbers)
+        ids = rows.dataset.row_ids(rows.rows.rows[row_numbers])
         for number in range(n_pictures):
             # Copy by copy, so that as many rows as a batch takes need not wait beside their
             # neighbours.
-            changed = itself if number == 0 else transform(itself, training_keys(ids, number, key))
-            pictures = torch.cat([pictures, changed]) if len(whose) else changed
+            if number == 0:
+                changed = itself
+            else:
+                changed = transform(itself, training_keys(ids, number, key))
+            if len(whose):
+                pictures = torch.cat([pictures, changed])
+            else:
+                pictures = changed
             whose = np.concatenate([whose, row_numbers * n_pictures + number])
             if len(whose) >= size:
                 yield pictures[:size], whose[:size]
-                pictures, whose = pictures[size:], whose[size:]
+                pictures = pictures[size:]
+                whose = whose[size:]
     if len(whose):
         yield torch.cat([pictures, pictures[-1:].expand(size - len(whose), -1, -1, -1)]), whose
 
@@ -199,10 +209,13 @@ def _pictures(
 def _label(model_output: Output) -> Tensor:
     if model_output.label is None and model_output.logits is None:
         raise ValueError("a method's Output needs logits or labels")
-    label = (
-        model_output.label if model_output.label is not None else _logits(model_output).argmax(1)
-    )
-    return label if model_output.parsed is None else torch.where(model_output.parsed, label, -1)
+    if model_output.label is not None:
+        label = model_output.label
+    else:
+        label = _logits(model_output).argmax(1)
+    if model_output.parsed is None:
+        return label
+    return torch.where(model_output.parsed, label, -1)
 
 
 def _logits(model_output: Output) -> Tensor:

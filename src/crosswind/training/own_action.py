@@ -66,9 +66,10 @@ class Share(NamedTuple):
 
 def declared_action(method: Method) -> Action:
     """How a run of this method measures its action; see `action_of`."""
-    hooks = [
-        name for name, value in vars(Method).items() if callable(value) and not name.startswith("_")
-    ]
+    hooks = []
+    for name, value in vars(Method).items():
+        if callable(value) and not name.startswith("_"):
+            hooks.append(name)
     overridden = [
         name for name in hooks if getattr(type(method), name) is not getattr(Method, name)
     ]
@@ -98,7 +99,9 @@ class OwnAction:
     ) -> None:
         self.action = declared_action(method)
         self.shares: list[Share] = []
-        self._method, self._context, self._settings = method, context, settings
+        self._method = method
+        self._context = context
+        self._settings = settings
         self._switches = method.switch_steps(info.steps)
         self._without: Method | None = (
             replace(method, **self.action.idle)  # type: ignore[type-var]
@@ -117,7 +120,10 @@ class OwnAction:
     def begin(self, length: int, validate_every: int) -> None:
         """A stage of `length` steps begins, or goes on."""
         looks = self._without is not None and self._context.has_optimiser(MAIN)
-        self._steps = set(look_steps(length, validate_every, self._switches)) if looks else set()
+        if looks:
+            self._steps = set(look_steps(length, validate_every, self._switches))
+        else:
+            self._steps = set()
 
     def due(self, step: int) -> bool:
         """Whether to look before this step of the stage."""
@@ -130,7 +136,10 @@ class OwnAction:
         with torch.profiler.record_function(SPAN):
             with _untouched(self._context.modules, self._settings.device):
                 total, slopes = self._taken(self._method, dict(self._context.state), batch, number)
-            state = self._begun(self._without) if self.action.anew else dict(self._context.state)
+            if self.action.anew:
+                state = self._begun(self._without)
+            else:
+                state = dict(self._context.state)
             with _untouched(self._context.modules, self._settings.device):
                 loss_without, slopes_without = self._taken(self._without, state, batch, number)
             self._waiting.append((batch.step, _shares(total, slopes, loss_without, slopes_without)))
@@ -174,10 +183,9 @@ class OwnAction:
         steps they were looked for."""
         if not self.shares:
             return {}
-        largest = {
-            f"share_of_{name}": max(getattr(share, name) for share in self.shares)
-            for name in ("loss", "gradient")
-        }
+        largest = {}
+        for name in ("loss", "gradient"):
+            largest[f"share_of_{name}"] = max(getattr(share, name) for share in self.shares)
         return {
             **largest,
             "looks": float(len(self.shares)),
@@ -219,15 +227,17 @@ class _Taken:
     def __init__(
         self, context: LoopContext, state: State, batch: Batch, settings: TrainingSettings
     ) -> None:
-        self.info, self.modules, self.state, self.batch = (
-            context.info,
-            context.modules,
-            state,
-            batch,
-        )
-        self.y, self.group, self.environment = context.y, context.group, context.environment
-        self.seed, self.last = context.seed, context.last
-        self._context, self._settings = context, settings
+        self.info = context.info
+        self.modules = context.modules
+        self.state = state
+        self.batch = batch
+        self.y = context.y
+        self.group = context.group
+        self.environment = context.environment
+        self.seed = context.seed
+        self.last = context.last
+        self._context = context
+        self._settings = settings
         self._places = {
             id(parameter): number for number, parameter in enumerate(context.parameters(MAIN))
         }
@@ -305,7 +315,8 @@ def _shares(
     """The shares of the difference in the larger loss, and in the longer gradient, float32 [2]; 0
     where nothing differs."""
     apart = [wide(slope) - wide(two) for slope, two in zip(slopes, others, strict=True)]
-    loss, without = wide(total), wide(other)
+    loss = wide(total)
+    without = wide(other)
     pairs = (
         ((loss - without).abs(), torch.maximum(loss.abs(), without.abs())),
         (_norm(apart), torch.maximum(_norm(slopes), _norm(others))),

@@ -108,12 +108,15 @@ def score(predictions: Predictions) -> Score:
     A row of group -1 is in no group; where all are, the worst group's accuracy is that of all rows.
     """
     right = predictions.answer == predictions.label
-    accuracy = float(right.mean()) if len(predictions) else float("nan")
-    groups, classes = _means(predictions.group, right), _means(predictions.label, right)
-    accuracies = {
-        "worst_group": float(groups.min()) if len(groups) else accuracy,
-        "balanced_accuracy": float(classes.mean()) if len(classes) else accuracy,
-    }
+    if len(predictions):
+        accuracy = float(right.mean())
+    else:
+        accuracy = float("nan")
+    groups = _means(predictions.group, right)
+    classes = _means(predictions.label, right)
+    worst_group = float(groups.min()) if len(groups) else accuracy
+    balanced_accuracy = float(classes.mean()) if len(classes) else accuracy
+    accuracies = {"worst_group": worst_group, "balanced_accuracy": balanced_accuracy}
     if predictions.logits is None:
         return Score(accuracy, float("nan"), **accuracies)
     logits = predictions.logits.astype(np.float64)
@@ -165,13 +168,13 @@ def _predictions(
     if parsed is not None:
         answer = np.where(parsed.numpy(), answer, -1)
     row_numbers = rows.rows.rows[order]
-    ids, truth, group = (
-        rows.dataset.row_ids(row_numbers),
-        rows.rows.label[order],
-        rows.rows.group[order],
-    )
+    ids = rows.dataset.row_ids(row_numbers)
+    truth = rows.rows.label[order]
+    group = rows.rows.group[order]
     back = np.argsort(order, kind="stable")
-    ordered_logits = None if logits is None else logits.float().numpy()[back]
+    ordered_logits = None
+    if logits is not None:
+        ordered_logits = logits.float().numpy()[back]
     answer, ordered_logits = allowed(rows.rows.answers_as, answer[back], ordered_logits)
     ids, truth, group = (array[back].astype(np.int64) for array in (ids, truth, group))
     return Predictions(ids, truth, group, answer, ordered_logits)

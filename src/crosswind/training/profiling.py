@@ -39,9 +39,12 @@ class Profile:
     """
 
     def __init__(self, device: str) -> None:
-        self.seconds, self.trace, self.table = 0.0, b"", ""
+        self.seconds = 0.0
+        self.trace = b""
+        self.table = ""
         self.trouble = "the run had no step left to trace"
-        self._warm_up, self._done = WARM_UP, 0
+        self._warm_up = WARM_UP
+        self._done = 0
         self._cuda = torch.device(device).type == "cuda"
         self._active: Any = None
         self._span = contextlib.ExitStack()
@@ -66,10 +69,8 @@ class Profile:
     def validation(self) -> Iterator[None]:
         """To be put around each validation: the first after the trace of steps began is traced."""
         self._span.close()
-        traced, alone = (
-            not self._validated and bool(self._found or self._active),
-            self._active is None,
-        )
+        traced = not self._validated and bool(self._found or self._active)
+        alone = self._active is None
         if traced:
             self._validated = True
             if alone:
@@ -108,7 +109,8 @@ class Profile:
 
     def _stop(self, title: str) -> None:
         self._span.close()
-        ended, self._active = self._active, None
+        ended = self._active
+        self._active = None
         if ended is not None:
             with self._apart("did not end well"):
                 ended.stop()
@@ -133,7 +135,8 @@ class Profile:
             self.seconds += time.perf_counter() - begun
 
     def _finish(self) -> None:
-        events, lines = [], []
+        events = []
+        lines = []
         by = "self_device_time_total" if self._cuda else "self_cpu_time_total"
         for title, profiler in self._found.items():
             with tempfile.NamedTemporaryFile(suffix=".json") as file:

@@ -155,7 +155,9 @@ def _single_class(pairing: Pairing) -> Iterator[str]:
 
 
 def _check_pairs(pairing: Pairing, where: str, path: str) -> None:
-    knobs, names, rows = pairing.knobs, pairing.environment_names, pairing.environment_rows
+    knobs = pairing.knobs
+    names = pairing.environment_names
+    rows = pairing.environment_rows
     clean, aligned = aligned_codes(names, rows, knobs.get("clean"), knobs.get("aligned"), path)
     if (
         knobs[pairing.needs.pairs] == "instance"
@@ -210,7 +212,8 @@ def _problems(pairing: Pairing) -> Iterator[str]:
 
 def _kinds_of_rows_lacking(pairing: Pairing) -> Iterator[str]:
     """Groups and environments of which fewer than two have training rows."""
-    needs, attributes = pairing.needs, pairing.attributes
+    needs = pairing.needs
+    attributes = pairing.attributes
     for is_needed, group_kind, rows in (
         (needs.groups, "groups", pairing.group_rows),
         (needs.environments, "environments", pairing.environment_rows),
@@ -226,7 +229,8 @@ def _kinds_of_rows_lacking(pairing: Pairing) -> Iterator[str]:
 
 def _batch_below_environments(pairing: Pairing) -> Iterator[str]:
     """A batch that cannot hold a row of each environment."""
-    batch, present = pairing.batch, len(pairing.environments)
+    batch = pairing.batch
+    present = len(pairing.environments)
     if pairing.needs.sampler == "per-environment" and batch < present:
         yield (
             f"needs a row of each of the {present} environments in a batch, and training.batch is"
@@ -236,7 +240,8 @@ def _batch_below_environments(pairing: Pairing) -> Iterator[str]:
 
 def _unfit_images(pairing: Pairing) -> Iterator[str]:
     """Inputs that are no images of the channels and sides that the method can change."""
-    channels, input_spec = pairing.needs.channels, pairing.input
+    channels = pairing.needs.channels
+    input_spec = pairing.input
     if not channels or input_spec is None:
         return
     if input_spec.kind != "image" or input_spec.shape[2] not in channels:
@@ -248,7 +253,8 @@ def _unfit_images(pairing: Pairing) -> Iterator[str]:
 
 def _inputs_unfit_for_model(pairing: Pairing, model: _RunModel) -> Iterator[str]:
     """What a model reads where the method changes images or numbers."""
-    needs, input_spec = pairing.needs, pairing.input
+    needs = pairing.needs
+    input_spec = pairing.input
     if needs.channels and model.reads_features:
         yield f"needs images, and {model.label!r} is trained on the features of another model"
     has_texts = input_spec is not None and input_spec.kind in ("text", "tokens")
@@ -290,7 +296,9 @@ def _weights_not_taken(pairing: Pairing, model: _RunModel) -> Iterator[str]:
 
 def _layers_lacking(pairing: Pairing, model: _RunModel) -> Iterator[str]:
     """The layers that the method reads or changes and a model does not have."""
-    needs, label, form = pairing.needs, model.label, model.form
+    needs = pairing.needs
+    label = model.label
+    form = model.form
     if needs.linear and form.linear is False:
         fitting = ", ".join(_models_with_linear_layers())
         yield (
@@ -324,7 +332,8 @@ def _models_with_linear_layers() -> list[str]:
 
 def _images_without_pairs(pairing: Pairing) -> Iterator[str]:
     """Pairs of one image in two environments where no image is ever in a second one."""
-    pairs_knob, input_spec = pairing.needs.pairs, pairing.input
+    pairs_knob = pairing.needs.pairs
+    input_spec = pairing.input
     if not pairs_knob or pairing.knobs[pairs_knob] == "class" or pairing.visited:
         return
     condition = f"in two environments at {pairs_knob} = {pairing.knobs[pairs_knob]}"
@@ -339,7 +348,8 @@ def _images_without_pairs(pairing: Pairing) -> Iterator[str]:
 
 def _undrawn(pairing: Pairing) -> Iterator[str]:
     """Rows that a batch, or the sampler, cannot give."""
-    needs, undrawn = pairing.needs, pairing.undrawn_environments
+    needs = pairing.needs
+    undrawn = pairing.undrawn_environments
     if pairing.batch < needs.rows:
         yield f"needs batches of at least {needs.rows} rows, and training.batch is {pairing.batch}"
     if needs.sampler == "per-environment" and undrawn:
@@ -353,7 +363,9 @@ def _undrawn(pairing: Pairing) -> Iterator[str]:
 
 def _rows_too_few_to_compare(pairing: Pairing) -> Iterator[str]:
     """Batches and environments without two rows that could be compared with each other."""
-    setting, batch, environments = pairing.spread, pairing.batch, pairing.environments
+    setting = pairing.spread
+    batch = pairing.batch
+    environments = pairing.environments
     if not setting:
         return
     if not pairing.needs.environments:
@@ -375,13 +387,14 @@ def _rows_too_few_to_compare(pairing: Pairing) -> Iterator[str]:
 def _another(input_spec: InputSpec | None, fits: Callable[[Form], bool]) -> str:
     """What to do where a model lacks what a method needs: take one that has it and reads what is
     given, if there is one."""
-    fitting = [
-        model_facts.name
-        for model_facts in listing("models")
-        if model_facts.built is not None
-        and fits(model_facts.built)
-        and (input_spec is None or input_spec.kind in model_facts.built.takes)
-    ]
+    fitting = []
+    for model_facts in listing("models"):
+        if (
+            model_facts.built is not None
+            and fits(model_facts.built)
+            and (input_spec is None or input_spec.kind in model_facts.built.takes)
+        ):
+            fitting.append(model_facts.name)
     if not fitting:
         return f"leave the method out: no model that takes {input_spec} has that"
     return f"take another one (valid: {', '.join(fitting)})"
@@ -403,10 +416,11 @@ def check_run(
     for name, rows in {**split.validation, **split.evaluation}.items():
         set_input = images[rows.source].input
         if set_input != training_input:
-            raise DataError(
+            problem = (
                 f"set {name!r} has {set_input} from {rows.source!r}, training has {training_input}:"
                 " make them alike"
             )
+            raise DataError(problem)
     check_device(settings.device)
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:
@@ -451,17 +465,18 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
 
 def _limit_reached(pairing: Pairing) -> Mapping[str, Any]:
     """The knobs by which the method is another one; empty where it is itself."""
-    return {} if pairing.limit is None else pairing.limit.reached(pairing.knobs)
+    if pairing.limit is None:
+        return {}
+    return pairing.limit.reached(pairing.knobs)
 
 
 def _limit_named(pairing: Pairing) -> Iterator[str]:
     """Which method this one is at these settings."""
     limit_reached = _limit_reached(pairing)
     if pairing.limit is not None and limit_reached:
-        settings = [
-            f"{name} = {value if isinstance(value, str) else canonical(value)}"
-            for name, value in limit_reached.items()
-        ]
+        settings = []
+        for name, value in limit_reached.items():
+            settings.append(f"{name} = {value if isinstance(value, str) else canonical(value)}")
         yield f"is {pairing.limit.equals} at {', '.join(settings)}"
 
 
@@ -483,7 +498,8 @@ def _single_rows(pairing: Pairing) -> Iterator[str]:
     """Environments of which a batch, or the training set, has a single row."""
     if not pairing.even:
         return
-    needs, present = pairing.needs, len(pairing.environments)
+    needs = pairing.needs
+    present = len(pairing.environments)
     if needs.spread and needs.environments and pairing.batch < 2 * present:
         few = f"training.batch {pairing.batch} holds a single row of some of the {present}"
         yield f"measures environments by their rows in a batch, and {few}"
@@ -526,7 +542,8 @@ def _unweighed_groups(pairing: Pairing) -> Iterator[str]:
         return
     # Groups without numbers, so that a plan says it once of all the shifts that it is so under;
     # what is drawn has the numbers.
-    undrawn, group_rows = pairing.undrawn_groups, pairing.group_rows
+    undrawn = pairing.undrawn_groups
+    group_rows = pairing.group_rows
     if undrawn:
         yield (
             f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row:"
@@ -640,11 +657,9 @@ def _rule_warnings(
     if selection.step < start:
         switch_steps = method.needs.switch_steps(vars(method), info.steps)
         knob = max(switch_steps, key=lambda name: switch_steps[name])
-        why = (
-            "as training.select_before_switch allows"
-            if end >= start
-            else "since the run ended there"
-        )
+        why = "since the run ended there"
+        if end >= start:
+            why = "as training.select_before_switch allows"
         warnings.append(
             f"{_name(method)}: {selection.rule} took a step before the switch at step"
             f" {switch_steps[knob]} ({knob}), {why}"

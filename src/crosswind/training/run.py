@@ -79,18 +79,21 @@ class Run:
         profile: Profile | None,
         pause: float = 1.0,
     ) -> None:
-        self.rules, self.model = rules, model
-        self.method, self.split, self.images, self.settings, self.seed, self.info = (
-            method,
-            split,
-            images,
-            settings,
-            seed,
-            info,
-        )
-        self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
+        self.rules = rules
+        self.model = model
+        self.method = method
+        self.split = split
+        self.images = images
+        self.settings = settings
+        self.seed = seed
+        self.info = info
+        self.path = checkpoint
+        self.progress = progress
+        self.meter = meter
+        self.profile = profile
         how = method.needs.sampler, method.views(), method.partners(info)
-        self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, *how)
+        dataset = images[split.train.source]
+        self.rows = TrainingRows(split.train, dataset, settings, seed, *how)
         self.training = EvaluationRows(
             split.train, images[split.train.source], settings, resident=False
         )
@@ -106,12 +109,17 @@ class Run:
         }
         self.own = OwnAction(method, info, self.context, settings)
         self.identity = identity(method, split, images, model, settings, seed, base, rules)
-        self.index, self.stage = -1, Stage()
+        self.index = -1
+        self.stage = Stage()
         self.step, self.before = 0, 0  # steps done in the stage, and in earlier ones
         self.saved = time.monotonic()  # when the last checkpoint was written
-        self.stage_over, self.over = True, False
+        self.stage_over = True
+        self.over = False
         # Training goes no further than the first validation of a stage at or after this step.
-        self.pause_step = None if pause >= 1 else math.ceil(pause * info.steps)
+        if pause >= 1:
+            self.pause_step = None
+        else:
+            self.pause_step = math.ceil(pause * info.steps)
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
@@ -170,18 +178,25 @@ class Run:
             if self.index < 0:
                 raise RunError("the method names no stage")
             return False
-        self.context.begin(stage, fresh=self.index >= 0 and stage.start == "fresh")
-        self.index, self.stage, self.stage_over = self.index + 1, stage, False
-        self.before, self.step = self.before + self.step, 0
-        self.snapshots, self.said = {}, {}
+        fresh = self.index >= 0 and stage.start == "fresh"
+        self.context.begin(stage, fresh=fresh)
+        self.index = self.index + 1
+        self.stage = stage
+        self.stage_over = False
+        self.before = self.before + self.step
+        self.step = 0
+        self.snapshots = {}
+        self.said = {}
         self._follow()
         self.rows.begin(stage)
         return True
 
     def _follow(self) -> None:
         """Selection and stop rule of the stage, as they begin."""
-        settings, stage = self.settings, self.stage
-        start = start_of(self.method.switch_steps(self.info.steps), self.length)
+        settings = self.settings
+        stage = self.stage
+        switches = self.method.switch_steps(self.info.steps)
+        start = start_of(switches, self.length)
         self.start = (
             self.before + start if start else 0
         )  # the first step after the last switch, counted over all stages
@@ -189,24 +204,27 @@ class Run:
         self.selector = Selector(
             sets, self.rules, 0 if settings.select_before_switch else self.start
         )
-        self.stopper = Stopper(
-            settings.patience if stage.patience is None else stage.patience,
-            settings.stop_at,
-            self.start,
-        )
+        patience = settings.patience if stage.patience is None else stage.patience
+        self.stopper = Stopper(patience, settings.stop_at, self.start)
 
     @property
     def length(self) -> int:
         """Steps of the stage, at most."""
-        return self.info.steps if self.stage.steps is None else self.stage.steps
+        if self.stage.steps is None:
+            return self.info.steps
+        return self.stage.steps
 
     def _train_stage(self) -> None:
         if not self.context.descends:
             self._fit_stage_at_once()
             return
-        length, every, context = self.length, self.settings.validate_every, self.context
+        length = self.length
+        every = self.settings.validate_every
+        context = self.context
         steps = Steps(self.method, context, self.settings.device, length)
-        clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
+        clock = time.perf_counter
+        seconds = self.meter.seconds
+        profile = self.profile
         context.train()
         self.own.begin(length, every)
         if length == 0:
@@ -241,7 +259,8 @@ class Run:
     def _fit_stage_at_once(self) -> None:
         """One step: every training row once, weighted as the study's sampler and the stage draw
         it."""
-        rows, stage = self.split.train, self.stage
+        rows = self.split.train
+        stage = self.stage
         if rows.visit_law is not None:
             raise RunError(
                 "the model reads each training row once, and an attribute is drawn at every visit;"
@@ -266,11 +285,10 @@ class Run:
             return False
         with self.meter.part("evaluation", "validation"):
             training_predictions = self.context.predict()
-            answers = (
-                training_predictions.label
-                if training_predictions.logits is None
-                else training_predictions.logits.argmax(1)
-            )
+            if training_predictions.logits is None:
+                answers = training_predictions.label
+            else:
+                answers = training_predictions.logits.argmax(1)
             assert answers is not None
             labels = self.context.y.cpu()
             if share_wanted is not None and _share_right(answers, labels) >= share_wanted:
@@ -302,7 +320,10 @@ class Run:
             nullcontext() if self.profile is None else self.profile.validation(),
             self.meter.part("evaluation", "validation"),
         ):
-            predictions_by_set = self._say(predict, self.validation) if self.stage.validate else {}
+            if self.stage.validate:
+                predictions_by_set = self._say(predict, self.validation)
+            else:
+                predictions_by_set = {}
             scores = {
                 name: score(set_predictions) for name, set_predictions in predictions_by_set.items()
             }
@@ -311,7 +332,8 @@ class Run:
         accuracy = scores["validation"].accuracy if "validation" in scores else None
         stopped = self.stage.stop and accuracy is not None and self.stopper.offer(total, accuracy)
         if not all(math.isfinite(value) for value in means.values()):
-            self.status, self.over = "diverged", True
+            self.status = "diverged"
+            self.over = True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
         position = {"stage": self.stage.name, "step": total}
         criterion = {"fitted": fitted} if self.settings.stops_when_fitted else {}
@@ -326,7 +348,8 @@ class Run:
         )
         self._save()
         if self.progress is not None:
-            self.progress({**position, "steps": self.before + self.length, "accuracy": accuracy})
+            steps = self.before + self.length
+            self.progress({**position, "steps": steps, "accuracy": accuracy})
 
     def _means_logged(self) -> dict[str, float]:
         """The mean of each term of the loss since the validation before."""
@@ -377,19 +400,26 @@ class Run:
         }
         for step, snapshot in self.snapshots.items():
             tensors |= {f"snapshot/{step}/{key}": value for key, value in snapshot.items()}
+        stage = files.stage_values(self.stage)
+        stopper = [_finite(self.stopper.best), self.stopper.waited]
+        selector = self.selector.save()
+        seconds = self.meter.saved()
+        shares = self.own.save()
         values = {
             "identity": self.identity,
-            "stage": files.stage_values(self.stage),
-            "selector": self.selector.save(),
-            "stopper": [_finite(self.stopper.best), self.stopper.waited],
-            "seconds": self.meter.saved(),
-            "shares": self.own.save(),
+            "stage": stage,
+            "selector": selector,
+            "stopper": stopper,
+            "seconds": seconds,
+            "shares": shares,
             **{key: getattr(self, key) for key in _NUMBERS},
         }
         files.save(path, tensors, values)
 
     def _resume(self) -> None:
-        checkpoint_files = None if self.path is None else files.load(self.path)
+        checkpoint_files = None
+        if self.path is not None:
+            checkpoint_files = files.load(self.path)
         if checkpoint_files is None:
             return
         tensors, values = checkpoint_files
@@ -412,7 +442,10 @@ class Run:
         self._follow()
         self.selector.restore(values["selector"])
         best, self.stopper.waited = values["stopper"]
-        self.stopper.best = -math.inf if best is None else best
+        if best is None:
+            self.stopper.best = -math.inf
+        else:
+            self.stopper.best = best
         self.rows.begin(self.stage)
 
     # -- the end
@@ -431,10 +464,9 @@ class Run:
             # What a validation said is still here unless the run was stopped since: the same
             # weights say the same bits again.
             steps = sorted(self.selector.steps)
-            by_step = {
-                step: self.said.get(step) or self._at(step, predict, self.validation)
-                for step in steps
-            }
+            by_step = {}
+            for step in steps:
+                by_step[step] = self.said.get(step) or self._at(step, predict, self.validation)
             answers, doubts = self.answer(self.split.evaluation, self.images, given=True)
         predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
         self.meter.images += (self.before + self.step) * self.settings.batch
@@ -467,11 +499,9 @@ class Run:
         """What the method did beside plain training, in numbers by name, and what must be said
         where that was next to nothing."""
         with self.meter.part("evaluation"):
-            moved = (
-                moved_levels(self.method, self.training, self.seed)
-                if self.own.action.views
-                else None
-            )
+            moved = None
+            if self.own.action.views:
+                moved = moved_levels(self.method, self.training, self.seed)
         numbers = {**self.own.numbers(), **numbers_of(self.method, state)}
         if moved is not None:
             numbers["moved_grey_levels"] = moved
@@ -489,15 +519,14 @@ class Run:
     ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
         """See `Answer`. `given`: the data sets are already as the model takes them. Each distinct
         snapshot predicts once."""
-        images = images if given else given_sets(images, self.model, self.settings, self.seed)
+        if not given:
+            images = given_sets(images, self.model, self.settings, self.seed)
         if not sets:
             return {rule: {} for rule in self.taken}, []
-        rows = {
-            name: EvaluationRows(
-                rows_of_set, images[rows_of_set.source], self.settings, resident=False
-            )
-            for name, rows_of_set in sets.items()
-        }
+        rows = {}
+        for name, rows_of_set in sets.items():
+            dataset = images[rows_of_set.source]
+            rows[name] = EvaluationRows(rows_of_set, dataset, self.settings, resident=False)
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}

@@ -47,7 +47,9 @@ class Optimiser:
         self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool, length: int = 1
     ) -> None:
         """`length`: steps of the stage, at most; read by schedules alone."""
-        self._spec, self._settings, self._length = spec, settings, length
+        self._spec = spec
+        self._settings = settings
+        self._length = length
         self.parameters = list(spec.parameters)
         # With other parameters about, gradients must be made for these only, or the others would
         # gather them.
@@ -80,20 +82,17 @@ class Optimiser:
             lr *= self._spec.schedule(batch.step, batch.epoch)
         elif self._follows_study:
             lr *= rate_factor(self._settings, batch.step, self._length)
-        moved = [
-            (p, p.grad, moments)
-            for p, moments in zip(self.parameters, self._gathered, strict=True)
-            if p.grad is not None
-        ]
+        moved = []
+        for p, moments in zip(self.parameters, self._gathered, strict=True):
+            if p.grad is not None:
+                moved.append((p, p.grad, moments))
         if moved:
             with torch.no_grad():
                 self._move(moved, lr)
 
     def _move(self, moved: Sequence[tuple[Tensor, Tensor, dict[str, Tensor]]], lr: float) -> None:
-        parameters, gradients = (
-            [parameter for parameter, _, _ in moved],
-            [gradient for _, gradient, _ in moved],
-        )
+        parameters = [parameter for parameter, _, _ in moved]
+        gradients = [gradient for _, gradient, _ in moved]
         gathered = [moments for _, _, moments in moved]
         shared: dict[str, Any] = {"lr": lr, "weight_decay": self._decay, "maximize": False}
         if self._kind == "sgd":
@@ -155,11 +154,10 @@ class Optimiser:
             # The fused kernels walk the memory of parameter and moments side by side: layouts must
             # be the same.
             alike = value.shape == parameter.shape and value.ndim
-            restored = (
-                torch.empty_like(parameter)
-                if alike
-                else torch.empty_like(value, device=parameter.device)
-            )
+            if alike:
+                restored = torch.empty_like(parameter)
+            else:
+                restored = torch.empty_like(value, device=parameter.device)
             self._gathered[int(index)][key] = restored.copy_(value)
 
 
@@ -177,19 +175,20 @@ class LoopContext:
         images: EvaluationRows,
         base: Mapping[str, Tensor] | None,
     ) -> None:
-        self.info, self.seed = info, seed
-        self.y, self.group, self.environment = rows.y, rows.group, rows.environment
+        self.info = info
+        self.seed = seed
+        self.y = rows.y
+        self.group = rows.group
+        self.environment = rows.environment
         self.modules: Modules = {}
         self.state: State = {}
         self.batch: Batch | None = None
         self.last: Stage | None = None
-        self._method, self._model, self._settings, self._images, self._base = (
-            method,
-            model,
-            settings,
-            images,
-            base,
-        )
+        self._method = method
+        self._model = model
+        self._settings = settings
+        self._images = images
+        self._base = base
         self._optimisers: dict[str, Optimiser] = {}
         self._copies = 0
         self._frozen: set[str] = set()
@@ -230,7 +229,8 @@ class LoopContext:
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
         """See `RunContext.predict`."""
         if base:
-            return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
+            logits = self._passed(rows, self._base_model(), lambda model, x: model(x))
+            return Output(logits=logits)
         with evaluation_mode(self.modules.values()), autocast(self._settings):
             positions, back = self._in_order(rows)
             model_outputs = outputs(
@@ -370,11 +370,10 @@ class LoopContext:
         }
 
     def _all(self) -> dict[str, Tensor]:
-        out = {
-            f"module/{name}/{key}": value
-            for name, module in self.modules.items()
-            for key, value in module.state_dict().items()
-        }
+        out = {}
+        for name, module in self.modules.items():
+            for key, value in module.state_dict().items():
+                out[f"module/{name}/{key}"] = value
         return out | {f"state/{key}": value for key, value in self.state.items()}
 
     def gathered(self) -> dict[str, Tensor]:

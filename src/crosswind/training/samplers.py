@@ -40,7 +40,10 @@ class Order:
         *names: object,
         lengths: Lengths | None = None,
     ) -> None:
-        self.members, self._seed, self._names, self._lengths = members, seed, names, lengths
+        self.members = members
+        self._seed = seed
+        self._names = names
+        self._lengths = lengths
         self.size = len(members)
         self._cumulated: NDArray[np.float64] | None = None
         if weights is not None:
@@ -62,7 +65,9 @@ class Order:
             block = self._block(number)[offset : offset + end - start]
             blocks.append(block)
             start += len(block)
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        if len(blocks) == 1:
+            return blocks[0]
+        return np.concatenate(blocks)
 
     def _block(self, number: int) -> NDArray[np.int64]:
         if number not in self._blocks:
@@ -109,7 +114,8 @@ def row_weights(
     """
     weight = np.asarray(weight, dtype=np.float64)
     if sampler == "balanced":
-        weight, _ = even_groups(weight, group, np.ones((len(weight), 1)))
+        law = np.ones((len(weight), 1))
+        weight, _ = even_groups(weight, group, law)
     if np.allclose(weight, weight[0], rtol=1e-9, atol=0.0):
         return None
     return weight / weight.sum()
@@ -145,7 +151,8 @@ def undrawn(
     Row i, of weight `weight[i]`, is of `codes[i]`; where `law` float64 [n, V] is given, `codes[i]`
     + `step` x v under value v.
     """
-    law = np.ones((len(codes), 1)) if law is None else law
+    if law is None:
+        law = np.ones((len(codes), 1))
     code_of_visit = (codes[:, None] + step * np.arange(law.shape[1])).ravel()
     has_rows, drawn = (
         np.bincount(code_of_visit, mass.ravel(), minlength=size) > 0

@@ -88,7 +88,8 @@ class Selector:
             best = self._best.get(rule)
             ties = 1
             if best is not None and not best.step < self._start <= step:
-                now, then = getattr(scores[name], score), getattr(best.scores[name], score)
+                now = getattr(scores[name], score)
+                then = getattr(best.scores[name], score)
                 if now < then:
                     continue
                 ties = best.ties + 1 if now == then else 1
@@ -146,15 +147,19 @@ class Stopper:
     """
 
     def __init__(self, patience: int | None, stop_at: float | None, start: int = 0) -> None:
-        self._patience, self._stop_at, self._start = patience, stop_at, start
-        self.best, self.waited = -math.inf, 0
+        self._patience = patience
+        self._stop_at = stop_at
+        self._start = start
+        self.best = -math.inf
+        self.waited = 0
 
     def offer(self, step: int, accuracy: float) -> bool:
         """Take one validation into account; whether to stop."""
         if step < self._start:
             return False
         if accuracy > self.best:
-            self.best, self.waited = accuracy, 0
+            self.best = accuracy
+            self.waited = 0
         else:
             self.waited += 1
         reached = self._stop_at is not None and accuracy >= self._stop_at
@@ -168,11 +173,10 @@ def check_rules(rules: Sequence[str], sets: Collection[str]) -> None:
         if name != "last" and name not in RULES:
             raise unknown("rules", "selection rule", name, [*RULES, "last"])
         if name != "last" and RULES[name].set not in sets:
-            raise InputError(
-                "rules",
-                f"{name} reads a set {RULES[name].set!r} of role validation, and there is none",
-                ["last"],
+            problem = (
+                f"{name} reads a set {RULES[name].set!r} of role validation, and there is none"
             )
+            raise InputError("rules", problem, ["last"])
 
 
 def start_of(switches: Sequence[int], length: int) -> int:
@@ -183,8 +187,12 @@ def start_of(switches: Sequence[int], length: int) -> int:
     A stage that a switch does not lie in has none.
     """
     last = max(switches, default=0)
-    return last + 1 if 0 < last < length else 0
+    if 0 < last < length:
+        return last + 1
+    return 0
 
 
 def _loss(score: Score) -> float:
-    return math.inf if math.isnan(score.loss) else score.loss
+    if math.isnan(score.loss):
+        return math.inf
+    return score.loss

@@ -180,10 +180,8 @@ class TrainingSettings:
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
         """The settings with the user's values put in; each is checked and `InputError` names
         `field.name`."""
-        settings, inside = (
-            cls(**resolve(knobs_of(cls), values, field, "the training loop")),
-            f"{field}." if field else "",
-        )
+        settings = cls(**resolve(knobs_of(cls), values, field, "the training loop"))
+        inside = f"{field}." if field else ""
         if settings.momentum and settings.optimiser != "sgd":
             raise InputError(
                 f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}"
@@ -208,11 +206,9 @@ class TrainingSettings:
     def longest(self, n_rows: int) -> int:
         """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts
         to if that is fewer."""
-        return (
-            self.steps
-            if self.epochs is None
-            else min(self.steps, steps_of(self.epochs, n_rows, self.batch))
-        )
+        if self.epochs is None:
+            return self.steps
+        return min(self.steps, steps_of(self.epochs, n_rows, self.batch))
 
 
 def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,11 +216,10 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Without one that is younger than stores and at its default, so that keys stay.
     """
-    keyed_settings = {
-        name: value
-        for name, value in settings.items()
-        if name not in _YOUNGER or value != _YOUNGER[name]
-    }
+    keyed_settings = {}
+    for name, value in settings.items():
+        if name not in _YOUNGER or value != _YOUNGER[name]:
+            keyed_settings[name] = value
     keyed_settings.pop("checkpoint_seconds", None)
     return keyed_settings
 

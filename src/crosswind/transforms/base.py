@@ -89,10 +89,8 @@ class Transform(ABC):
             self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
         )
         if len(keys) != len(inputs):
-            raise InputError(
-                self._whose,
-                f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}",
-            )
+            problem = f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}"
+            raise InputError(self._whose, problem)
         if self.takes == "text":
             return self.apply(checked, keys)
         if inputs.numel() == 0:
@@ -129,9 +127,8 @@ class Transform(ABC):
             return x
         low, high = x.aminmax()
         if not (low >= 0 and high <= 1):
-            raise InputError(
-                self._whose, f"needs float images in [0, 1], not in [{low:g}, {high:g}]"
-            )
+            problem = f"needs float images in [0, 1], not in [{low:g}, {high:g}]"
+            raise InputError(self._whose, problem)
         return x.mul(255).round_().to(torch.uint8)
 
     def _checked_texts(self, texts: Any) -> list[list[str]]:

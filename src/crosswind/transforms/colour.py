@@ -158,7 +158,8 @@ def _composed(
     """A jitter as one map: matrices [n, 3, 3] of every pixel, and what the mean pixel [n, 3, 3]
     adds to all of them."""
     n = len(amounts)
-    linear, ground = np.tile(np.eye(3), (n, 1, 1)), np.zeros((n, 3, 3))
+    linear = np.tile(np.eye(3), (n, 1, 1))
+    ground = np.zeros((n, 3, 3))
     grey = np.tile(_LUMINANCE, (3, 1))
     turned = hue_rotation(amounts[:, 3])
     for step in range(order.shape[1]):
@@ -170,13 +171,15 @@ def _composed(
                 ground[rows] *= share
             elif kind == 1:
                 # The mean of the picture so far is that of the first one by the same map.
-                mean = _product(
-                    np.broadcast_to(grey, (len(rows), 3, 3)), linear[rows] + ground[rows]
-                )
+                right = linear[rows] + ground[rows]
+                mean = _product(np.broadcast_to(grey, (len(rows), 3, 3)), right)
                 linear[rows] *= share
                 ground[rows] = share * ground[rows] + (1 - share) * mean
             else:
-                matrix = share * np.eye(3) + (1 - share) * grey if kind == 2 else turned[rows]
+                if kind == 2:
+                    matrix = share * np.eye(3) + (1 - share) * grey
+                else:
+                    matrix = turned[rows]
                 linear[rows], ground[rows] = (
                     _product(matrix, linear[rows]),
                     _product(matrix, ground[rows]),
@@ -204,10 +207,8 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
     if channels == 1:
         # Three equal channels stay equal under every map of a jitter: a row's sum is what becomes
         # of one.
-        matrices, grounds = (
-            matrices[:, :1].sum(2, keepdims=True),
-            grounds[:, :1].sum(2, keepdims=True),
-        )
+        matrices = matrices[:, :1].sum(2, keepdims=True)
+        grounds = grounds[:, :1].sum(2, keepdims=True)
     reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).sum(2).max(1)) + 1
     step = np.ldexp(1.0, np.frexp(reach)[1] - 24)
     weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
@@ -239,7 +240,8 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
 def _hsv_tables() -> tuple[Tensor, Tensor]:
     """Pillow's hue by largest channel, spread and lead of the next channel over the third; its
     saturation by spread and value."""
-    spread, lead = np.arange(256, dtype=np.float32)[:, None], np.arange(-256, 256, dtype=np.float32)
+    spread = np.arange(256, dtype=np.float32)[:, None]
+    lead = np.arange(-256, 256, dtype=np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
         # In the precision of each of its steps: how far each of the two other channels lies below
         # the largest.

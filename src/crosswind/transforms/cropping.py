@@ -53,10 +53,8 @@ class _Crop(Transform):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.narrowest > self.widest:
-            raise InputError(
-                f"{self.title}.narrowest",
-                f"must be at most {self.widest:g} (the widest), not {self.narrowest:g}",
-            )
+            problem = f"must be at most {self.widest:g} (the widest), not {self.narrowest:g}"
+            raise InputError(f"{self.title}.narrowest", problem)
 
     def _cropped(self, x: Tensor, drawn: Tensor) -> Tensor:
         boxes = crop_boxes(
@@ -85,7 +83,8 @@ class FlipCrop(_Crop):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return self._cropped(x, uniforms(keys, BOX_DRAWS + 1, x.device))
+        drawn = uniforms(keys, BOX_DRAWS + 1, x.device)
+        return self._cropped(x, drawn)
 
 
 @register("imagenet", kind="transform")
@@ -141,7 +140,8 @@ def ratios(draws: Tensor, ends: tuple[float, float]) -> Tensor:
 
 @cache
 def _ratio_table(ends: tuple[float, float], device: str) -> Tensor:
-    low, high = math.log(ends[0]), math.log(ends[1])
+    low = math.log(ends[0])
+    high = math.log(ends[1])
     return on_device(np.exp(low + (high - low) * ((np.arange(65536) + 0.5) / 65536)), device)
 
 
@@ -167,17 +167,17 @@ def crop_boxes(
     height, width = size
     area = height * width * (scale[0] + (scale[1] - scale[0]) * draws[:, :TRIES].double())
     shape = ratios(draws[:, TRIES : 2 * TRIES], ratio)
-    w, h = (
-        torch.round(torch.sqrt(area * shape)).long(),
-        torch.round(torch.sqrt(area / shape)).long(),
-    )
+    w = torch.round(torch.sqrt(area * shape)).long()
+    h = torch.round(torch.sqrt(area / shape)).long()
     h, w, fits = first_that_fits(h, w, (w > 0) & (w <= width) & (h > 0) & (h <= height))
-    middle_h, middle_w = height, width
+    middle_h = height
+    middle_w = width
     if width / height < ratio[0]:
         middle_h = round(width / ratio[0])
     elif width / height > ratio[1]:
         middle_w = round(height * ratio[1])
-    h, w = torch.where(fits, h, middle_h), torch.where(fits, w, middle_w)
+    h = torch.where(fits, h, middle_h)
+    w = torch.where(fits, w, middle_w)
     where = draws[:, 2 * TRIES :].double()
     top = torch.where(fits, (where[:, 0] * (height - h + 1)).long(), (height - middle_h) // 2)
     left = torch.where(fits, (where[:, 1] * (width - w + 1)).long(), (width - middle_w) // 2)
@@ -226,7 +226,8 @@ def _by_batch(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     flip = on_device(flip, x.device)[:, None]
     upper, lower, down = _taps(top, h, height)
     nearer, farther, across = (tap.where(~flip, tap.flip(1)) for tap in _taps(left, w, width))
-    down, across = down.float()[:, None, :, None], across.float()[:, None, :, None]
+    down = down.float()[:, None, :, None]
+    across = across.float()[:, None, :, None]
     out = torch.empty_like(x)
     for chunk in parts(x, 6):
         count = len(x[chunk])

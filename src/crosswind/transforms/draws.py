@@ -33,8 +33,9 @@ def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "c
     The first numbers of a row do not depend on how many are asked for.
     """
     # Hashed once more, so that keys which differ in few bits serve as well as any.
+    ids = np.asarray(keys)
     halves = (
-        np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8")
+        np.ascontiguousarray(hash64(ids, 0), dtype="<u8")
         .view("<i4")
         .reshape(-1, 2)
         .astype(np.int32)

@@ -62,10 +62,8 @@ class Erase(Transform):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.draw == "uniform" and self.smallest > self.largest:
-            raise InputError(
-                f"{self.title}.smallest",
-                f"must be at most {self.largest:g} (the largest), not {self.smallest:g}",
-            )
+            problem = f"must be at most {self.largest:g} (the largest), not {self.smallest:g}"
+            raise InputError(f"{self.title}.smallest", problem)
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
@@ -104,7 +102,8 @@ class Cutout(Transform):
         """See the class."""
         size = (x.shape[2], x.shape[3])
         side = max(1, round(self.share * min(size)))
-        return painted(x, centred_boxes(uniforms(keys, 2), size, side), self.fill)
+        boxes = centred_boxes(uniforms(keys, 2), size, side)
+        return painted(x, boxes, self.fill)
 
 
 def erase_boxes(
@@ -122,9 +121,11 @@ def erase_boxes(
     h = torch.sqrt(height * width * share * shape).round().long()
     w = torch.sqrt(height * width * share / shape).round().long()
     h, w, fits = first_that_fits(h, w, (h < height) & (w < width))
-    h, w = h * fits, w * fits
+    h = h * fits
+    w = w * fits
     where = draws[:, 2 * TRIES :].double()
-    top, left = (where[:, 0] * (height - h + 1)).long(), (where[:, 1] * (width - w + 1)).long()
+    top = (where[:, 0] * (height - h + 1)).long()
+    left = (where[:, 1] * (width - w + 1)).long()
     return torch.stack([top, left, h, w], dim=1)
 
 
@@ -137,7 +138,8 @@ def centred_boxes(draws: Tensor, size: tuple[int, int], side: int) -> Tensor:
     """
     limits = torch.tensor(size, device=draws.device)
     start = (draws.double() * limits).long() - side // 2
-    first, last = start.clamp(min=0), (start + side).minimum(limits)
+    first = start.clamp(min=0)
+    last = (start + side).minimum(limits)
     return torch.cat([first, last - first], dim=1)
 
 
@@ -145,10 +147,8 @@ def painted(x: Tensor, boxes: Tensor, level: int) -> Tensor:
     """Images [n, c, h, w], new, with each one's box (int64 [n, 4]: top, left, height, width) of one
     level in all channels."""
     top, left, h, w = (side[:, None] for side in on_device(boxes, x.device).unbind(1))
-    lines, columns = (
-        torch.arange(x.shape[2], device=x.device),
-        torch.arange(x.shape[3], device=x.device),
-    )
+    lines = torch.arange(x.shape[2], device=x.device)
+    columns = torch.arange(x.shape[3], device=x.device)
     inside = ((lines >= top) & (lines < top + h))[:, :, None] & (
         (columns >= left) & (columns < left + w)
     )[:, None, :]

@@ -74,9 +74,10 @@ class Rotate(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return affine(
-            x, rotation(self.angles(keys), (x.shape[2], x.shape[3])), self.fill, self.interpolation
-        )
+        degrees = self.angles(keys)
+        size = (x.shape[2], x.shape[3])
+        matrices = rotation(degrees, size)
+        return affine(x, matrices, self.fill, self.interpolation)
 
 
 @register("translate", kind="transform")
@@ -107,7 +108,10 @@ class Translate(Transform):
             _either_way(self.draw, keys)
             * (self.horizontal * x.shape[3], self.vertical * x.shape[2])
         )
-        return affine(x, translation(far[:, 0], far[:, 1]), self.fill)
+        right = far[:, 0]
+        down = far[:, 1]
+        matrices = translation(right, down)
+        return affine(x, matrices, self.fill)
 
 
 @register("shear", kind="transform")
@@ -141,20 +145,19 @@ class Shear(Transform):
             _either_way(self.draw, keys) * (self.horizontal, self.vertical)
         )
         leaning = np.asarray(np.round(np.tan(angles), 12), dtype=np.float64)
-        return affine(
-            x,
-            shear(leaning[:, 0], leaning[:, 1], (x.shape[2], x.shape[3])),
-            self.fill,
-            self.interpolation,
-        )
+        across = leaning[:, 0]
+        down = leaning[:, 1]
+        size = (x.shape[2], x.shape[3])
+        matrices = shear(across, down, size)
+        return affine(x, matrices, self.fill, self.interpolation)
 
 
 def _either_way(draw: str, keys: NDArray[np.uint64]) -> Numbers:
     """How much of the two knobs each image gets: [n, 2], 1 where `draw` is fixed, else uniform in
     (-1, 1)."""
-    return (
-        np.ones((len(keys), 2)) if draw == "fixed" else 2 * uniforms(keys, 2).double().numpy() - 1
-    )
+    if draw == "fixed":
+        return np.ones((len(keys), 2))
+    return 2 * uniforms(keys, 2).double().numpy() - 1
 
 
 def translation(right: Numbers, down: Numbers) -> Tensor:
@@ -177,7 +180,8 @@ def shear(across: Numbers, down: Numbers, size: tuple[int, int], about: str = "m
     out[:, 0, 0] += across * down
     out[:, 0, 1], out[:, 1, 0] = across, down
     if about == "middle":
-        right, below = size[1] / 2, size[0] / 2
+        right = size[1] / 2
+        below = size[0] / 2
         out[:, 0, 2] = right - out[:, 0, 0] * right - across * below
         out[:, 1, 2] = -down * right
     return torch.from_numpy(out)
@@ -194,7 +198,8 @@ def rotation(degrees: Numbers, size: tuple[int, int]) -> Tensor:
     turns = [-math.radians(angle % 360.0) for angle in angles.tolist()]
     cosine = np.array([round(math.cos(turn), 15) for turn in turns])[where]
     sine = np.array([round(math.sin(turn), 15) for turn in turns])[where]
-    right, below = size[1] / 2, size[0] / 2
+    right = size[1] / 2
+    below = size[0] / 2
     out = np.empty((len(degrees), 2, 3))
     out[:, 0, 0] = out[:, 1, 1] = cosine
     out[:, 0, 1], out[:, 1, 0] = sine, -sine
@@ -256,7 +261,8 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     # take thirty times as long.
     order = np.argsort(~is_whole, kind="stable")
     cut = int(is_whole.sum())
-    x = images_of(lines_of(x).index_select(0, on_device(order, x.device)), x)
+    lines = lines_of(x).index_select(0, on_device(order, x.device))
+    x = images_of(lines, x)
     out = torch.empty_like(x)
     _lines(x[:cut], steps[order[:cut]], fill, out[:cut])
     sampled(x[cut:], steps[order[cut:]], fill, out[cut:])
@@ -282,7 +288,8 @@ def _sides(steps: Fixed, axis: int, offset: int, x: Tensor) -> tuple[Tensor, Ten
     and moves take half of the time.
     """
     right, down, start = (steps[:, axis, entry, None] for entry in range(3))
-    lines, columns = start + steps.dtype.type(offset), np.zeros_like(start)
+    lines = start + steps.dtype.type(offset)
+    columns = np.zeros_like(start)
     if down.any():
         lines = lines + down * np.arange(x.shape[2], dtype=steps.dtype)
     if right.any():
@@ -294,8 +301,10 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     n, channels, height, width = x.shape
     # A frame of one pixel of `fill` all round: what lies outside is found there, so that nothing
     # need be chosen afterwards.
-    high, wide = height + 2, width + 2
-    down, across = _sides(steps, 1, ONE, x), _sides(steps, 0, ONE, x)
+    high = height + 2
+    wide = width + 2
+    down = _sides(steps, 1, ONE, x)
+    across = _sides(steps, 0, ONE, x)
     size = max(1, min(n, CHUNK // max(1, height * width)))
     # Used again for every chunk: new memory costs as much as the arithmetic.
     index, space = down[0].new_empty(2, size, height, width).unbind(0)
@@ -304,7 +313,8 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     framed = x.new_full((size, high, wide, channels if last else 1), fill)
     taken = x.new_empty(size, height, width)
     for start in range(0, n, size):
-        count, chunk = min(size, n - start), slice(start, start + size)
+        count = min(size, n - start)
+        chunk = slice(start, start + size)
         if count < size:
             index, space, bases, framed, taken = (
                 buffer[:count] for buffer in (index, space, bases, framed, taken)
@@ -358,7 +368,8 @@ def _lines(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     pieces = framed.as_strided((size * 2 * height * width + 1, width * channels), (channels, 1))
     images = framed[:-width].view(size, height, 2, width, channels)[:, :, 1]
     for start in range(0, n, size):
-        chunk, count = slice(start, start + size), min(size, n - start)
+        chunk = slice(start, start + size)
+        count = min(size, n - start)
         images[:count].copy_(x[chunk].permute(0, 2, 3, 1))
         lines_out = out[chunk].permute(0, 2, 3, 1).view(-1, width * channels)
         torch.index_select(pieces, 0, index[chunk].view(-1), out=lines_out)
@@ -385,7 +396,8 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
         ]
         index = (line.mul_(wide).add_(bases) + column).expand(count, height, width).reshape(-1)
         fourth = u * v
-        second, third = u * SHARES - fourth, v * SHARES - fourth
+        second = u * SHARES - fourth
+        third = v * SHARES - fourth
         weights = (SHARES * SHARES - u * SHARES - third, second, third, fourth)
         framed = torch.empty(count, height + 2, wide, dtype=torch.int32, device=x.device)
         flat = framed.view(-1)

@@ -41,12 +41,16 @@ def is_channels_last(x: Tensor) -> bool:
 def lines_of(x: Tensor) -> Tensor:
     """A view of `x` [n, c, h, w] whose dimensions follow its memory: [n, h, w, c] if channels last,
     else `x` itself."""
-    return x.permute(0, 2, 3, 1) if is_channels_last(x) else x
+    if is_channels_last(x):
+        return x.permute(0, 2, 3, 1)
+    return x
 
 
 def images_of(lines: Tensor, like: Tensor) -> Tensor:
     """The view [n, c, h, w] of what `lines_of` gave for `like`, or of anything shaped so."""
-    return lines.permute(0, 3, 1, 2) if is_channels_last(like) else lines
+    if is_channels_last(like):
+        return lines.permute(0, 3, 1, 2)
+    return lines
 
 
 def dense(x: Tensor) -> Tensor:
@@ -88,7 +92,9 @@ def parts(x: Tensor, copies: float = 1) -> Iterator[slice]:
 
     The more `copies` of the values are alive at a time, the smaller the slices.
     """
-    size = max(1, int(CHUNK / copies) // max(1, x[0].numel())) if len(x) else 1
+    size = 1
+    if len(x):
+        size = max(1, int(CHUNK / copies) // max(1, x[0].numel()))
     for start in range(0, len(x), size):
         yield slice(start, start + size)
 

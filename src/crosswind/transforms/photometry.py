@@ -85,9 +85,11 @@ def invert(x: Tensor) -> Tensor:
 def autocontrast(x: Tensor) -> Tensor:
     """uint8 images, each channel stretched so that its darkest value is 0 and its lightest 255:
     Pillow's to the level."""
-    low, high = (255 - _lightest(255 - x)).double(), _lightest(x).double()
+    low = (255 - _lightest(255 - x)).double()
+    high = _lightest(x).double()
     flat = low == high  # of one value: stays as it is
-    low, high = low.masked_fill_(flat, 0.0), high.masked_fill_(flat, 255.0)
+    low = low.masked_fill_(flat, 0.0)
+    high = high.masked_fill_(flat, 255.0)
     scale = torch.full_like(low, 255.0) / (
         high - low
     )  # a number over a tensor would become a product with its inverse

@@ -47,7 +47,8 @@ def read_picture(path: Path, size: int) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     if not SIZES[0] <= size <= SIZES[1]:
-        raise InputError("--size", f"must be in [{SIZES[0]}, {SIZES[1]}], not {size}")
+        problem = f"must be in [{SIZES[0]}, {SIZES[1]}], not {size}"
+        raise InputError("--size", problem)
     if path.is_dir():
         raise InputError("--image", f"{path} is a folder; name a picture")
     if path.exists() and not path.is_file():
@@ -97,13 +98,12 @@ def draws_of(
 
     transform_facts = facts("transforms", name, "NAME")
     # Whatever is wrong is told by the name of the option that it came from.
-    knob_values = {
-        knob_name: value
-        for knob_name, value in resolve(
-            transform_facts.knobs, settings, "--set", f"transform {name!r}"
-        ).items()
-        if knob_name in settings
-    }
+    knob_values = {}
+    for knob_name, value in resolve(
+        transform_facts.knobs, settings, "--set", f"transform {name!r}"
+    ).items():
+        if knob_name in settings:
+            knob_values[knob_name] = value
     transform = load("transforms", name)
     strengths: tuple[str, tuple[Any, ...]] | None = transform.strengths  # type: ignore[attr-defined]
     if strengths is None:
@@ -135,7 +135,8 @@ def contact_sheet(
     font = ImageFont.load_default(13)
     heading = ", ".join([name, *(f"{knob} {value}" for knob, value in settings.items())])
     enlarged = max(1, round(SHOWN / min(picture.shape[:2])))
-    high, wide = picture.shape[0] * enlarged, picture.shape[1] * enlarged
+    high = picture.shape[0] * enlarged
+    wide = picture.shape[1] * enlarged
     margin = GAP * 2 + max(int(font.getlength(label)) for label in rows)
     columns = max(len(row) for row in rows.values())
     width = max(margin + columns * (wide + GAP), int(font.getlength(heading)) + 2 * GAP)

@@ -82,25 +82,22 @@ class Estimates:
         """The estimate to believe first: of those with an interval the smallest error on the pool.
         None where none was checked."""
         first = self.rows[0] if self.rows else None
-        return (
-            first
-            if first is not None and first.pool_error is not None and first.estimate.low is not None
-            else None
-        )
+        if first is not None and first.pool_error is not None and first.estimate.low is not None:
+            return first
+        return None
 
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        counted_answers, best = f"{self.n:,} answer{'s' * (self.n != 1)}", self.believed
+        counted_answers = f"{self.n:,} answer{'s' * (self.n != 1)}"
+        best = self.believed
         if best is not None:
             believed_estimate = best.estimate
             assert believed_estimate.low is not None and believed_estimate.high is not None
             ends = f"90% interval {believed_estimate.low:.1%} to {believed_estimate.high:.1%}"
-            doubt = (
-                "; this is doubtful"
-                if any(text.startswith(DOUBT) for text in believed_estimate.warnings)
-                else ""
-            )
+            doubt = ""
+            if any(text.startswith(DOUBT) for text in believed_estimate.warnings):
+                doubt = "; this is doubtful"
             return (
                 f"About {believed_estimate.accuracy:.1%} of these {counted_answers} are right"
                 f" ({ends}), by {best.estimator}{doubt}."
@@ -108,7 +105,8 @@ class Estimates:
         if not self.rows:
             return f"Nothing can be told of these {counted_answers}."
         if self.source and self.rows[0].pool_error is not None:
-            first_accuracy, name = self.rows[0].estimate.accuracy, self.rows[0].estimator
+            first_accuracy = self.rows[0].estimate.accuracy
+            name = self.rows[0].estimator
             return (
                 f"About {first_accuracy:.1%} of these {counted_answers} are right, by {name}; no"
                 " interval could be made that holds."
@@ -140,9 +138,9 @@ class Estimates:
     @property
     def check(self) -> str:
         """What no estimate can see, and how to look."""
-        rows = (
-            "the label of 1" if self.rows_to_check == 1 else f"the labels of {self.rows_to_check:,}"
-        )
+        rows = "the label of 1"
+        if self.rows_to_check != 1:
+            rows = f"the labels of {self.rows_to_check:,}"
         return (
             "No estimate can see that inputs mean something else than they did (the same input,"
             f" another right answer): {rows} of these {self.n:,} rows, drawn at random, would check it"
@@ -153,7 +151,8 @@ class Estimates:
     def reasons(self) -> list[str]:
         """Why, in sentences: which estimate is believed, what speaks against it, what was left
         out."""
-        best, sentences = self.believed, []
+        best = self.believed
+        sentences = []
         if self.source:
             assert self.source_accuracy is not None
             sentences.append(
@@ -161,15 +160,11 @@ class Estimates:
                 " the answers are right."
             )
         if best is not None:
-            kinds, points = (
-                len({change.family for change in pool_of_kind(self.kind)}),
-                100 * (best.pool_error or 0),
-            )
-            shifted_words = (
-                ", drawn so that their labels shift as those of the answers seem to"
-                if best.shifted
-                else ""
-            )
+            kinds = len({change.family for change in pool_of_kind(self.kind)})
+            points = 100 * (best.pool_error or 0)
+            shifted_words = ""
+            if best.shifted:
+                shifted_words = ", drawn so that their labels shift as those of the answers seem to"
             sentences.append(
                 f"{best.estimator} erred least of those with an interval: by {points:.1f} points on"
                 f" average over {kinds} kinds of change of the labelled rows{shifted_words}, none"
@@ -200,10 +195,15 @@ class Estimates:
         """Estimator, estimate, interval and error on the pool, as text."""
         out = []
         for row in self.rows:
-            low, high = row.estimate.low, row.estimate.high
+            low = row.estimate.low
+            high = row.estimate.high
             note = "" if row.estimate.basis != "rows" else " (rows only)"
-            ends = "-" if low is None or high is None else f"{low:.1%} to {high:.1%}{note}"
-            error = "-" if row.pool_error is None else f"{100 * row.pool_error:.1f} points"
+            ends = "-"
+            if low is not None and high is not None:
+                ends = f"{low:.1%} to {high:.1%}{note}"
+            error = "-"
+            if row.pool_error is not None:
+                error = f"{100 * row.pool_error:.1f} points"
             out.append((row.estimator, f"{row.estimate.accuracy:.1%}", ends, error))
         return out
 
@@ -226,38 +226,46 @@ class Estimates:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the pictures, as plain values for JSON."""
-        rows = [
-            {
-                "estimator": row.estimator,
-                "accuracy": row.estimate.accuracy,
-                "low": row.estimate.low,
-                "high": row.estimate.high,
-                "basis": row.estimate.basis,
-                "no_interval": row.estimate.no_interval,
-                "pool_error": row.pool_error,
-                "warnings": list(row.estimate.warnings),
-            }
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            rows.append(
+                {
+                    "estimator": row.estimator,
+                    "accuracy": row.estimate.accuracy,
+                    "low": row.estimate.low,
+                    "high": row.estimate.high,
+                    "basis": row.estimate.basis,
+                    "no_interval": row.estimate.no_interval,
+                    "pool_error": row.pool_error,
+                    "warnings": list(row.estimate.warnings),
+                }
+            )
         best = self.believed
+        check = {"rows": self.rows_to_check, "within": CHECKED, "sentence": self.check}
+        findings = [vars(entry) for entry in self.findings]
+        doubtful = []
+        for entry in self.doubtful:
+            doubtful.append(
+                {"row": entry.name, "answer": entry.answer, "shares": dict(entry.shares)}
+            )
+        source = self.source or None
+        believed = None if best is None else best.estimator
+        left_out = dict(self.left_out)
         return {
             "model": self.model,
             "data": self.data,
             "rows": self.n,
-            "source": self.source or None,
+            "source": source,
             "source_rows": self.source_n,
             "source_accuracy": self.source_accuracy,
             "sentence": self.sentence,
-            "believed": None if best is None else best.estimator,
+            "believed": believed,
             "estimates": rows,
-            "left_out": dict(self.left_out),
+            "left_out": left_out,
             "notes": list(self.notes),
-            "check": {"rows": self.rows_to_check, "within": CHECKED, "sentence": self.check},
-            "findings": [vars(entry) for entry in self.findings],
-            "doubtful": [
-                {"row": entry.name, "answer": entry.answer, "shares": dict(entry.shares)}
-                for entry in self.doubtful
-            ],
+            "check": check,
+            "findings": findings,
+            "doubtful": doubtful,
         }
 
     def frame(self) -> Any:
@@ -276,4 +284,5 @@ class Estimates:
             ("estimator", "accuracy", "90% interval", "error on the pool"),
             self.table(),
         )
-        return table + html.points("Why", [*self.reasons, self.check])
+        sentences = [*self.reasons, self.check]
+        return table + html.points("Why", sentences)

@@ -69,69 +69,69 @@ def ask(
     tell: Told = lambda text: None,
 ) -> Estimates:
     """See `crosswind.estimate`."""
-    estimator_facts, subject = wanted_estimators(estimators), asked_model(model, settings or {})
+    estimator_facts = wanted_estimators(estimators)
+    subject = asked_model(model, settings or {})
     models_beside = _besides(beside, beside_classes)
     target = read_rows(data, "data", subject.input, size, None, images, text)
-    labelled_rows = (
-        None
-        if source is None
-        else read_rows(source, "source", subject.input, size, label or "", images, text)
-    )
+    labelled_rows = None
+    if source is not None:
+        labelled_rows = read_rows(source, "source", subject.input, size, label or "", images, text)
     names = _class_names(subject, classes, labelled_rows)
-    reads = any(
-        estimator.access is not None and estimator.access.features for estimator in estimator_facts
-    )
     kind = target.dataset.check_inputs().kind
     settings_by_estimator = estimator_settings(estimator_facts, estimators, kind)
-    first_model = _Questions(subject, names, target, labelled_rows, reads, settings_by_estimator)
+    first_model = _Questions(
+        subject,
+        names,
+        target,
+        labelled_rows,
+        _read_features(estimator_facts),
+        settings_by_estimator,
+    )
     notes = _order_notes(subject, first_model, classes, labelled_rows)
-    companions, first = [], first_model.target
+    companions = []
     for model_beside, order in models_beside:
         questions, order_note = _companion(model_beside, order, first_model, target, labelled_rows)
         companions.append(questions)
         notes += (_insisted(order_note),) if order_note else ()
-    neighbourhoods = [
-        estimator.access.neighbourhood
-        for estimator in estimator_facts
-        if estimator.access is not None and estimator.access.neighbourhood
-    ]
+    neighbourhoods = _neighbourhoods(estimator_facts)
     if estimators is None and pool_of_kind(kind):
         estimator_facts = [
             estimator
             for estimator in estimator_facts
             if estimator.name not in neighbourhoods or neighbourhood(estimator.name).takes == kind
         ]
-    targets, sources, pools = {"": first}, {"": first_model.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
     neighbourhoods = [name for name in neighbourhoods if neighbourhood(name).takes == kind]
-    if pool_of_kind(kind) and first_model.labelled is not None and pool_rows:
-        pools[""] = first_model.pool("", pool_rows, tell)
-        for name in dict.fromkeys(neighbourhoods) if near_rows else ():
-            tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
-            targets[name], sources[name] = first_model.near(name, near_rows)
-            pools[name] = first_model.pool(name, max(1, pool_rows // 2), tell)
+    targets, sources, pools = _changed_answers(
+        first_model, neighbourhoods, kind, pool_rows, near_rows, tell
+    )
     rows_of_one_model, left_out = estimates(
         estimator_facts, targets, sources, pools, kind, settings_by_estimator
     )
     joint, without = _jointly(estimator_facts, first_model, companions)
-    rows_of_one_model, left_out = [*rows_of_one_model, *joint], [*left_out, *without]
+    rows_of_one_model = [*rows_of_one_model, *joint]
+    first = first_model.target
     shown = next((targets[name] for name in neighbourhoods if name in targets), None)
     best = rows_of_one_model[0].estimate.accuracy if rows_of_one_model else None
     labelled_by_source = next(
         (sources[name] for name in neighbourhoods if sources.get(name)), first_model.labelled
     ) or _nothing(len(names))
     labelled = first_model.labelled
+    findings = tuple(diagnosed(labelled_by_source, shown or first, best))
+    doubtful = _doubtful(target, shown, names, neighbourhoods, _some(len(first), near_rows))
+    source_accuracy = None if labelled is None else labelled.accuracy
+    n_source = 0 if labelled is None else len(labelled.answers)
     return Estimates(
         subject.name,
         target.name,
         len(first),
         "" if labelled is None else labelled.name,
-        None if labelled is None else labelled.accuracy,
-        0 if labelled is None else len(labelled.answers),
+        source_accuracy,
+        n_source,
         tuple(rows_of_one_model),
-        tuple(left_out),
-        tuple(diagnosed(labelled_by_source, shown or first, best)),
-        _doubtful(target, shown, names, neighbourhoods, _some(len(first), near_rows)),
+        (*left_out, *without),
+        findings,
+        doubtful,
         kind,
         notes,
     )
@@ -140,14 +140,51 @@ def ask(
 # -- what is asked ---------------------------------------------------------------------------------
 
 
+def _read_features(estimator_facts: Sequence[Facts]) -> bool:
+    """Whether some estimator reads what the model's last layer reads."""
+    accesses = [estimator.access for estimator in estimator_facts]
+    return any(access is not None and access.features for access in accesses)
+
+
+def _neighbourhoods(estimator_facts: Sequence[Facts]) -> list[str]:
+    """The neighbourhoods in which estimators ask, in their order."""
+    names = []
+    for estimator in estimator_facts:
+        if estimator.access is not None and estimator.access.neighbourhood:
+            names.append(estimator.access.neighbourhood)
+    return names
+
+
+def _changed_answers(
+    first_model: _Questions,
+    neighbourhoods: Sequence[str],
+    kind: str,
+    pool_rows: int,
+    near_rows: int,
+    tell: Told,
+) -> tuple[dict[str, Answers], dict[str, Labelled | None], dict[str, list[Labelled]]]:
+    """What the model says of the target, of the source and of the pool: under "" of the rows as
+    they are, and by the name of each neighbourhood of neighbours."""
+    targets = {"": first_model.target}
+    sources = {"": first_model.labelled}
+    pools = dict[str, list[Labelled]]()
+    if pool_of_kind(kind) and first_model.labelled is not None and pool_rows:
+        pools[""] = first_model.pool("", pool_rows, tell)
+        for name in dict.fromkeys(neighbourhoods) if near_rows else ():
+            n_rows = min(near_rows, len(first_model.target))
+            tell(f"asking for the neighbours ({name}) of {n_rows:,} rows")
+            targets[name], sources[name] = first_model.near(name, near_rows)
+            pools[name] = first_model.pool(name, max(1, pool_rows // 2), tell)
+    return targets, sources, pools
+
+
 def _class_names(
     model: AskedModel, asked_classes: Sequence[str] | None, source: Rows | None
 ) -> tuple[str, ...]:
-    names = (
-        tuple(asked_classes)
-        if asked_classes
-        else model.classes or (source.values if source is not None else ())
-    )
+    if asked_classes:
+        names = tuple(asked_classes)
+    else:
+        names = model.classes or (source.values if source is not None else ())
     if not names:
         raise InputError(
             "classes",
@@ -214,17 +251,14 @@ class _Questions:
         reads: bool = False,
         settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        self.model, self.names, self._answers, self._settings = (
-            model,
-            tuple(names),
-            model.answers(names),
-            settings,
-        )
+        self.model = model
+        self.names = tuple(names)
+        self._answers = model.answers(names)
+        self._settings = settings
         self._features = model.features if reads else None
-        self._rows, self._sets = (
-            plain_rows("target", np.full(len(target.rows), -1)),
-            {"target": target.dataset},
-        )
+        label = np.full(len(target.rows), -1)
+        self._rows = plain_rows("target", label)
+        self._sets = {"target": target.dataset}
         self.target = self._said("data", self._rows, self._sets)
         if not model.steady:
             self._check_steady()
@@ -240,21 +274,20 @@ class _Questions:
 
     def told(self, rows: RowSet, sets: Sets, name: str) -> None:
         """Have it answer for labelled rows."""
-        self.rows, self.sets = rows, sets
-        self.labelled = Labelled(self._said("source", rows, sets), rows.label, name)
+        self.rows = rows
+        self.sets = sets
+        answers = self._said("source", rows, sets)
+        self.labelled = Labelled(answers, rows.label, name)
 
     def near(self, name: str, n_rows: int) -> tuple[Answers, Labelled]:
         """What it says of neighbours of at most so many rows of the target, and of the source."""
         assert self.labelled is not None
-        target_numbers, source_numbers = (
-            _some(len(self.target), n_rows),
-            _some(len(self.labelled.answers), n_rows),
-        )
+        target_numbers = _some(len(self.target), n_rows)
+        source_numbers = _some(len(self.labelled.answers), n_rows)
         target_answers = self._near(name, self._rows, self._sets, target_numbers, self.target)
         beside = self._near(name, self.rows, self.sets, source_numbers, self.labelled.answers)
-        return target_answers, replace(
-            self.labelled, answers=beside, label=self.labelled.label[source_numbers]
-        )
+        label = self.labelled.label[source_numbers]
+        return target_answers, replace(self.labelled, answers=beside, label=label)
 
     def pool(self, neighbourhood_name: str, n: int, tell: Told) -> list[Labelled]:
         """What it says of n labelled rows under every change of the pool, and with `near` of the
@@ -266,14 +299,13 @@ class _Questions:
             f"asking for {copies:,} changed copies of {n:,} labelled"
             f" rows{f' ({neighbourhood_name})' if neighbourhood_name else ''}"
         )
-        rule, read, settings_handed = (
-            self.model.rule,
-            self._features,
-            self._handed(neighbourhood_name),
-        )
+        rule = self.model.rule
+        read = self._features
+        settings_handed = self._handed(neighbourhood_name)
         plain = copy_answers(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
-        beside = (
-            copy_answers(
+        beside = None
+        if neighbourhood_name:
+            beside = copy_answers(
                 self._answers,
                 self.rows,
                 self.sets,
@@ -282,9 +314,6 @@ class _Questions:
                 n,
                 handed=settings_handed,
             )[rule]
-            if neighbourhood_name
-            else None
-        )
         pool = labelled_pool(plain, neighbourhood_name, beside, changes)
         return [
             replace(labelled, answers=replace(labelled.answers, classes=len(self.names)))
@@ -303,9 +332,11 @@ class _Questions:
         columns: dict[str, Any] = {key: getattr(rows, key)[row_numbers] for key in keys}
         columns["visit_law"] = None if rows.visit_law is None else rows.visit_law[row_numbers]
         chosen = replace(rows, environment=None, **columns)
-        copied = copy_answers(
-            self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name)
-        )[self.model.rule]
+        handed = self._handed(name)
+        copied_by_rule = copy_answers(
+            self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=handed
+        )
+        copied = copied_by_rule[self.model.rule]
         answers_of_rows = answers_so_far.take(row_numbers)
         plain = Predictions(
             row_numbers,
@@ -321,23 +352,22 @@ class _Questions:
         access = (
             facts("estimators", neighbourhood_name).access if neighbourhood_name else None
         )  # it has the neighbourhood's name
-        return (
-            {}
-            if access is None
-            else {
-                key: value
-                for key, value in self._settings.get(neighbourhood_name, {}).items()
-                if key in access.handed
-            }
-        )
+        if access is None:
+            return {}
+        return {
+            key: value
+            for key, value in self._settings.get(neighbourhood_name, {}).items()
+            if key in access.handed
+        }
 
     def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
         by_rule, _ = self._answers({"rows": rows}, sets)
         predictions: Predictions = by_rule[self.model.rule]["rows"]
-        read = None if self._features is None else self._features(rows, sets[rows.source])
-        answers = Answers(
-            predictions.answer, predictions.logits, classes=len(self.names), features=read
-        )
+        read = None
+        if self._features is not None:
+            read = self._features(rows, sets[rows.source])
+        n_classes = len(self.names)
+        answers = Answers(predictions.answer, predictions.logits, classes=n_classes, features=read)
         if predictions.logits is not None:
             _check_numbers(field, predictions.logits)
         return answers
@@ -346,17 +376,20 @@ class _Questions:
         """Refuse a model that answers otherwise when it is asked for some rows again, beside others
         and in another order."""
         again = _some(len(self.target), _TWICE)[::-1]
-        rows = replace(plain_rows("target", np.full(len(again), -1)), rows=self._rows.rows[again])
-        second, first = self._said("data", rows, self._sets), self.target.take(again)
+        label = np.full(len(again), -1)
+        rows = replace(plain_rows("target", label), rows=self._rows.rows[again])
+        second = self._said("data", rows, self._sets)
+        first = self.target.take(again)
         moved = first.answer != second.answer
         if first.logits is not None and second.logits is not None:
             moved = np.abs(first.probabilities - second.probabilities).max(axis=1) > _UNSTEADY
         if moved.any():
             why = "as in training mode; put it in evaluation mode"
-            raise DataError(
+            problem = (
                 f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked"
                 f" again, {why}"
             )
+            raise DataError(problem)
 
 
 def _besides(
@@ -371,7 +404,10 @@ def _besides(
         )
     every: list[Sequence[str] | None] = [None] * len(words)
     if orders:
-        every = [*orders] * len(words) if len(orders) == 1 else [*orders]
+        if len(orders) == 1:
+            every = [*orders] * len(words)
+        else:
+            every = [*orders]
     return [(_beside(word), order) for word, order in zip(words, every, strict=True)]
 
 
@@ -379,9 +415,8 @@ def _beside(word: str) -> AskedModel:
     try:
         return asked_model(word, {})
     except InputError as error:
-        raise InputError(
-            "beside" if error.field == "model" else error.field, error.problem, error.choices
-        ) from None
+        field = "beside" if error.field == "model" else error.field
+        raise InputError(field, error.problem, error.choices) from None
 
 
 def _companion(
@@ -423,17 +458,18 @@ def _asked_beside(
     model: AskedModel, first_model: _Questions, target: Rows, labelled_rows: Rows | None
 ) -> _Questions:
     if model.classes is not None and model.classes != first_model.names:
-        raise InputError(
-            "beside",
+        problem = (
             f"{model.name} has other classes than the model, or another order:"
-            f" {', '.join(model.classes[:20])}",
+            f" {', '.join(model.classes[:20])}"
         )
+        raise InputError("beside", problem)
     spec = target.dataset.check_inputs()
     if model.input is not None and model.input != spec:
         raise InputError("beside", f"{model.name} takes {model.input}, and the model {spec}")
     if labelled_rows is not None or first_model.labelled is None:
         return _Questions(replace(model, source=None), first_model.names, target, labelled_rows)
-    mine, theirs = ((first_model.rows, first_model.sets), model.source)
+    mine = (first_model.rows, first_model.sets)
+    theirs = model.source
     ids = [sets[rows.source].row_ids(rows.rows) for rows, sets in (mine, theirs or mine)]
     if theirs is None or not np.array_equal(ids[0], ids[1]):
         raise InputError(
@@ -464,7 +500,8 @@ def _some(n: int, largest: int) -> NDArray[np.int64]:
 
 
 def _nothing(classes: int) -> Labelled:
-    return Labelled(Answers(np.empty(0, np.int64), classes=classes), np.empty(0, np.int64))
+    answers = Answers(np.empty(0, np.int64), classes=classes)
+    return Labelled(answers, np.empty(0, np.int64))
 
 
 # -- what is found ---------------------------------------------------------------------------------
@@ -480,71 +517,89 @@ def estimates(
 ) -> tuple[list[Row], list[tuple[str, str]]]:
     """By one model alone: the estimates, the most believable first, and what was left out and why.
     `kind`: of rows, or table."""
-    estimated, left_out = [], []
-    unchanged = (
-        ""
-        if pool_of_kind(kind)
-        else ", and a table holds none"
-        if kind == "table"
-        else f", and {kind}s are not changed"
-    )
+    estimated = []
+    left_out = []
     for estimator in estimator_facts:
-        access = estimator.access or Access()
-        neighbourhood_name, labelled = access.neighbourhood, sources[""]
-        why: Estimate | str
-        if access.models > 1:
+        if estimator.access is not None and estimator.access.models > 1:
             continue
-        if access.source and labelled is None:
-            why = "no labelled rows of the source were given"
-        elif access.weights:
-            why = "it is one number whatever the data, so that it compares models and not sets"
-        elif access.features and targets[""].features is None:
-            why = "what this model's head reads is out of reach"
-        elif (
-            neighbourhood_name
-            and kind != "table"
-            and neighbourhood(neighbourhood_name).takes != kind
-        ):
-            why = f"its neighbours are changed {neighbourhood(neighbourhood_name).takes}s"
-        elif access.pool and not pools:
-            why = "it learns from changed copies of labelled rows" + unchanged
+        access = estimator.access or Access()
+        why = _not_asked(access, targets, sources, pools, kind)
+        if why:
+            left_out.append((estimator.name, why))
+            continue
+        knobs = settings.get(estimator.name, {})
+        row_or_reason = _row_of(estimator, knobs, targets, sources, pools)
+        if isinstance(row_or_reason, Row):
+            estimated.append(row_or_reason)
         else:
-            prepared = PreparedEstimate(
-                load("estimators", estimator.name)(**settings.get(estimator.name, {})),
-                sources.get(neighbourhood_name) or labelled or _nothing(0),
-                pools.get(neighbourhood_name, []),
-            )
-            target_answers = targets.get(neighbourhood_name, targets[""])
-            why = prepared(target_answers)
-            if isinstance(why, Estimate):
-                estimated.append(
-                    Row(
-                        estimator.name,
-                        why,
-                        prepared.pool_error(target_answers),
-                        prepared.shifted(target_answers) is not None,
-                    )
-                )
-                continue
-        left_out.append((estimator.name, why))
-    return (
-        sorted(
-            estimated,
-            key=lambda row: (
-                row.pool_error is None,
-                row.estimate.low is None,
-                row.pool_error or 0.0,
-            ),
-        ),
-        left_out,
-    )
+            left_out.append((estimator.name, row_or_reason))
+    return sorted(estimated, key=_least_error_first), left_out
+
+
+def _not_asked(
+    access: Access,
+    targets: Mapping[str, Answers],
+    sources: Mapping[str, Labelled | None],
+    pools: Mapping[str, list[Labelled]],
+    kind: str,
+) -> str:
+    """Why an estimator with this access is not asked, in a sentence; "" where it is."""
+    if access.source and sources[""] is None:
+        return "no labelled rows of the source were given"
+    if access.weights:
+        return "it is one number whatever the data, so that it compares models and not sets"
+    if access.features and targets[""].features is None:
+        return "what this model's head reads is out of reach"
+    if access.neighbourhood and kind != "table":
+        takes = neighbourhood(access.neighbourhood).takes
+        if takes != kind:
+            return f"its neighbours are changed {takes}s"
+    if access.pool and not pools:
+        return "it learns from changed copies of labelled rows" + _unchanged(kind)
+    return ""
+
+
+def _unchanged(kind: str) -> str:
+    """Why there are no changed copies of rows of this kind; "" where there may be."""
+    if pool_of_kind(kind):
+        return ""
+    if kind == "table":
+        return ", and a table holds none"
+    return f", and {kind}s are not changed"
+
+
+def _row_of(
+    estimator: Facts,
+    knobs: Mapping[str, Any],
+    targets: Mapping[str, Answers],
+    sources: Mapping[str, Labelled | None],
+    pools: Mapping[str, list[Labelled]],
+) -> Row | str:
+    """One estimator's estimate, or why there is none."""
+    neighbourhood_name = (estimator.access or Access()).neighbourhood
+    source = sources.get(neighbourhood_name) or sources[""] or _nothing(0)
+    pool = pools.get(neighbourhood_name, [])
+    prepared = PreparedEstimate(load("estimators", estimator.name)(**knobs), source, pool)
+    target = targets.get(neighbourhood_name, targets[""])
+    estimate = prepared(target)
+    if isinstance(estimate, str):
+        return estimate
+    pool_error = prepared.pool_error(target)
+    has_shifted = prepared.shifted(target) is not None
+    return Row(estimator.name, estimate, pool_error, has_shifted)
+
+
+def _least_error_first(row: Row) -> tuple[bool, bool, float]:
+    """What the most believable estimate is least by."""
+    return row.pool_error is None, row.estimate.low is None, row.pool_error or 0.0
 
 
 def _jointly(
     estimator_facts: Sequence[Facts], first_model: _Questions, models_beside: Sequence[_Questions]
 ) -> tuple[list[Row], list[tuple[str, str]]]:
     """By several models, of which the first is the one that is asked about."""
-    estimated, left_out = [], []
+    estimated = []
+    left_out = []
     models = [first_model, *models_beside]
     sources = [entry.labelled for entry in models if entry.labelled is not None]
     for entry in estimator_facts:
@@ -557,9 +612,9 @@ def _jointly(
         if access.source and not sources:
             estimate_or_reason = "no labelled rows of the source were given"
         elif len(models) >= access.models:
-            estimate_or_reason = estimated_jointly(
-                load("estimators", entry.name)(), sources, [each.target for each in models]
-            )
+            estimator = load("estimators", entry.name)()
+            targets = [each.target for each in models]
+            estimate_or_reason = estimated_jointly(estimator, sources, targets)
         if isinstance(estimate_or_reason, str):
             left_out.append((entry.name, estimate_or_reason))
         else:
@@ -587,12 +642,14 @@ def _doubtful(
             reverse=True,
         )
         votes_by_class = tuple((classes[-int(code)], share) for share, code in shares_sorted)
-        answer = (
-            classes[int(answers.answer[position])] if answers.answer[position] >= 0 else "no answer"
-        )
-        input_of_row: dict[str, Any] = (
-            {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
-        )
+        answer = "no answer"
+        if answers.answer[position] >= 0:
+            answer = classes[int(answers.answer[position])]
+        input_of_row: dict[str, Any]
+        if isinstance(row, str):
+            input_of_row = {"text": one_line(row, _LETTERS)}
+        else:
+            input_of_row = {"picture": row}
         out.append(
             Doubtful(
                 target.names(int(row_numbers[position])), answer, votes_by_class, **input_of_row

@@ -22,7 +22,8 @@ def estimator_settings(
     there. Raises `InputError`."""
     out = {}
     for estimator_facts in chosen_estimators:
-        path, access = f"estimators.{estimator_facts.name}", estimator_facts.access or Access()
+        path = f"estimators.{estimator_facts.name}"
+        access = estimator_facts.access or Access()
         out[estimator_facts.name] = resolve(
             estimator_facts.knobs,
             settings_given.get(estimator_facts.name) or {}
@@ -42,13 +43,14 @@ def wanted_estimators(names: Asked) -> list[Facts]:
     if names is not None:
         return [facts("estimators", name, "estimators") for name in names]
     # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
-    every = [
-        (
-            estimator_facts,
-            "" if estimator_facts.access is None else estimator_facts.access.neighbourhood,
+    every = []
+    for estimator_facts in listing("estimators"):
+        every.append(
+            (
+                estimator_facts,
+                "" if estimator_facts.access is None else estimator_facts.access.neighbourhood,
+            )
         )
-        for estimator_facts in listing("estimators")
-    ]
     return [
         estimator_facts
         for estimator_facts, neighbourhood_name in every

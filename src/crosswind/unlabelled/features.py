@@ -53,7 +53,8 @@ class FeatureTable:
     def write(self, folder: Path) -> list[Path]:
         """Write `features.npy` and `rows.csv`: id and attributes, row by row in the same order.
         Raises `OSError`."""
-        array, text = io.BytesIO(), io.StringIO()
+        array = io.BytesIO()
+        text = io.StringIO()
         np.save(array, self.features, allow_pickle=False)
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["id", *self.columns])
@@ -87,15 +88,11 @@ def features_of(
         model_asked = asked_model(model, settings or {})
         if model_asked.features is None:
             raise InputError("model", f"{model} has no features")
-        read, run = (
-            read_rows(data, "data", model_asked.input, None, None, None),
-            model_asked.features,
-        )
+        read = read_rows(data, "data", model_asked.input, None, None, None)
+        run = model_asked.features
     else:
-        read, run = (
-            read_rows(data, "data", None, None, None, None),
-            _beginning(model, settings or {}),
-        )
+        read = read_rows(data, "data", None, None, None, None)
+        run = _beginning(model, settings or {})
     return _table(Path(model).name, run, _every(read.dataset, "data"), read.dataset, ())
 
 
@@ -109,9 +106,8 @@ def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
 
         spec = dataset.check_inputs()
         # What a linear probe reads is made so that a row's features do not depend on the others.
-        encoder = make_backbone(
-            "linear-probe", {"of": name, "settings": dict(settings)}, spec
-        ).encoder(spec, 0)
+        knobs = {"of": name, "settings": dict(settings)}
+        encoder = make_backbone("linear-probe", knobs, spec).encoder(spec, 0)
         assert encoder is not None
         feature_parts = [encoder.apply(x) for x in inputs(rows, dataset, _AT_ONCE)]
         return np.concatenate(feature_parts)
@@ -141,15 +137,13 @@ def _of_run(word: str, set_name: str) -> FeatureTable:
     if fitted is None and not predicted:
         raise InputError("model", f"{word!r} is not done")
     spec = fitted or next(iter(predicted.values()))
-    validation = (
-        [
-            name
-            for name, run_record in spec["split"]["sets"].items()
-            if run_record["role"] == "validation"
-        ]
-        if fitted
-        else []
-    )
+    if fitted:
+        validation = []
+        for name, run_record in spec["split"]["sets"].items():
+            if run_record["role"] == "validation":
+                validation.append(name)
+    else:
+        validation = []
     if fitted is not None:
         run = asked_model(word, {}).features
         if run is None:
@@ -182,7 +176,8 @@ def _of_run(word: str, set_name: str) -> FeatureTable:
 
 
 def _every(dataset: AttributedDataset, name: str) -> RowSet:
-    return plain_rows(name, np.full(dataset.n_rows, -1, dtype=np.int64))
+    label = np.full(dataset.n_rows, -1, dtype=np.int64)
+    return plain_rows(name, label)
 
 
 def _table(
@@ -194,10 +189,14 @@ def _table(
         is_derived = (
             dataset.derived is not None and attribute.name == dataset.derived.attribute.name
         )
-        codes = derived if is_derived else dataset.table.column(attribute.name)[base]
+        if is_derived:
+            codes = derived
+        else:
+            codes = dataset.table.column(attribute.name)[base]
         columns[attribute.name] = [str(attribute.values[code]) for code in codes.tolist()]
     few = [attribute.name for attribute in dataset.schema if len(attribute.values) <= _MOST_VALUES][
         :_MOST_SHOWN
     ]
     chosen = tuple(name for name in by if name in columns) or tuple(few)
-    return FeatureTable(name, run(rows, dataset), dataset.row_ids(rows.rows), columns, chosen)
+    ids = dataset.row_ids(rows.rows)
+    return FeatureTable(name, run(rows, dataset), ids, columns, chosen)

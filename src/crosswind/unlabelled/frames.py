@@ -41,9 +41,8 @@ def ask_frames(
     of labels. Raises `InputError`, `DataError`.
     """
     names = _class_names(model, classes)
-    tables: dict[str, dict[str, Any]] = {
-        "predictions": _scores(model, _without(data, label), names, "data")
-    }
+    predictions = _scores(model, _without(data, label), names, "data")
+    tables: dict[str, dict[str, Any]] = {"predictions": predictions}
     if source is not None:
         inputs, labels = _inputs_and_labels(source, label)
         tables["source"] = {
@@ -98,7 +97,9 @@ def _without(rows: Any, label: str | None) -> Any:
     if room == "pandas":
         return rows.drop(columns=[label])
     if room in ("polars", "pyarrow"):
-        return rows.drop(label) if room == "polars" else rows.drop_columns([label])
+        if room == "polars":
+            return rows.drop(label)
+        return rows.drop_columns([label])
     return {name: values for name, values in rows.items() if name != label}
 
 
@@ -113,8 +114,9 @@ def _scores(model: Any, inputs: Any, names: Sequence[str], field: str) -> dict[s
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
         raise DataError(f"{type(model).__name__} fails on {field} ({reason})") from error
     if scores.ndim != 2 or scores.shape[1] != len(names):
-        raise DataError(
+        problem = (
             f"{type(model).__name__} answers {field} by scores of shape {list(scores.shape)}, and"
             f" there are {len(names)} classes ({', '.join(names[:10])})"
         )
+        raise DataError(problem)
     return {name: scores[:, code] for code, name in enumerate(names)}

@@ -83,12 +83,13 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
             raise InputError(
                 "settings", f"are of an ONNX file or a function; {shown(word)} has its own"
             )
-        return _run(word) if "#" in word else _weights(Path(word))
+        if "#" in word:
+            return _run(word)
+        return _weights(Path(word))
     if ending == ".onnx":
         check_file(Path(word))
-        return _given(
-            Path(word).name, "onnx", {**settings, "path": word}, _onnx_input(word, settings)
-        )
+        takes = _onnx_input(word, settings)
+        return _given(Path(word).name, "onnx", {**settings, "path": word}, takes)
     if ":" in word:
         return _given(word, "callable", {**settings, "function": word}, None)
     raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
@@ -199,7 +200,9 @@ def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
     height, width, channels = (
         shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
     )
-    return InputSpec.image(height, width, channels) if channels in (1, 3) else None
+    if channels in (1, 3):
+        return InputSpec.image(height, width, channels)
+    return None
 
 
 # -- a file of weights with its card ---------------------------------------------------------------
@@ -208,7 +211,9 @@ def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
 def _weights(path: Path) -> AskedModel:
     check_file(path)
     card = _card(path)
-    model, classes, settings = card.get("model"), card.get("classes"), card.get("settings") or {}
+    model = card.get("model")
+    classes = card.get("classes")
+    settings = card.get("settings") or {}
     if (
         not isinstance(model, str)
         or not isinstance(classes, list)
@@ -218,7 +223,8 @@ def _weights(path: Path) -> AskedModel:
             "model",
             f"the card of {path.name} must name the model, its settings, and its classes as a list",
         )
-    size, channels = card.get("size"), card.get("channels", 3)
+    size = card.get("size")
+    channels = card.get("channels", 3)
     if size is not None and (not isinstance(size, int) or not 1 <= size <= 4096):
         raise InputError(
             "model",
@@ -226,17 +232,18 @@ def _weights(path: Path) -> AskedModel:
             " 1 to 4096",
         )
     if channels not in (1, 3):
-        raise InputError(
-            "model", f"the card of {path.name} has {shown(channels)} channels", ["1", "3"]
-        )
-    takes, names = _taken(card, path), tuple(str(name) for name in classes)
+        problem = f"the card of {path.name} has {shown(channels)} channels"
+        raise InputError("model", problem, ["1", "3"])
+    takes = _taken(card, path)
+    names = tuple(str(name) for name in classes)
     network = _KeptNetwork(path, model, settings, names)
     return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
 
 
 def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
     """What a row is by a card that was checked; None where it does not say. Raises `InputError`."""
-    size, width = card.get("size"), card.get("width")
+    size = card.get("size")
+    width = card.get("width")
     if width is not None:
         if isinstance(width, bool) or not isinstance(width, int) or width < 1:
             raise InputError(
@@ -246,7 +253,9 @@ def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
         return InputSpec.features(width)
     if card.get("texts") is True:
         return InputSpec.text()
-    return None if size is None else InputSpec.image(size, size, card.get("channels", 3))
+    if size is None:
+        return None
+    return InputSpec.image(size, size, card.get("channels", 3))
 
 
 def _card(path: Path) -> Mapping[str, Any]:
@@ -263,9 +272,8 @@ def _card(path: Path) -> Mapping[str, Any]:
                 )
             return card
     names = f"{path.with_suffix('.yaml').name} or {path.with_suffix('.json').name}"
-    raise InputError(
-        "model", f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}"
-    )
+    problem = f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}"
+    raise InputError("model", problem)
 
 
 class _KeptNetwork:
@@ -284,13 +292,11 @@ class _KeptNetwork:
         classes: Sequence[str],
         method: Method | None = None,
     ) -> None:
-        self.path, self.model, self.settings, self.classes, self.method = (
-            path,
-            model,
-            settings,
-            classes,
-            method,
-        )
+        self.path = path
+        self.model = model
+        self.settings = settings
+        self.classes = classes
+        self.method = method
         self._built: dict[InputSpec, Any] = {}
 
     def answers(self, classes: Sequence[str]) -> Answer:
@@ -303,9 +309,8 @@ class _KeptNetwork:
                 answers_of_set = asked(
                     self._runner(dataset, "forward"), rows, dataset, classes, _BATCH, self.path.name
                 )
-                out[name] = Predictions(
-                    dataset.row_ids(rows.rows), rows.label, rows.group, *answers_of_set
-                )
+                ids = dataset.row_ids(rows.rows)
+                out[name] = Predictions(ids, rows.label, rows.group, *answers_of_set)
             return {"given": out}, []
 
         return said
@@ -352,7 +357,8 @@ class _KeptNetwork:
         if self.method is not None:
             from crosswind.methods.base import Info
 
-            built, info = network, Info(spec, len(self.classes), 0)
+            n_classes = len(self.classes)
+            built, info = network, Info(spec, n_classes, 0)
             network = cast("Model", self.method.modules(info, lambda **_: built)["model"])
             weights = {**network.state_dict(), **weights}
         network_tensors = network.state_dict()
@@ -381,9 +387,10 @@ def _run(word: str) -> AskedModel:
     store_place, prefix = split_name(word)
     with Store.open(store_place) as store:
         record = store.run(prefix)
-        fits = (
-            [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
-        )
+        if record["kind"] == "score":
+            fits = [store.run(key) for key in record["needs"]]
+        else:
+            fits = [record]
         fit = next((job for job in fits if job["kind"] == "fit"), None)
         if fit is None or fit["artifacts"] is None:
             raise InputError(
@@ -401,16 +408,19 @@ def _run(word: str) -> AskedModel:
     split, datasets = split_of(spec)
     rows = split.validation.get("validation") or next(iter(split.validation.values()), None)
     main = build_dataset(spec["data"][spec["main"]])
-    rule = "best-id" if "best-id" in about["rules"] else next(iter(about["rules"]))
+    rule = "best-id"
+    if "best-id" not in about["rules"]:
+        rule = next(iter(about["rules"]))
     classes = tuple(next(iter(about["sets"].values()))["classes"])
     source = None if rows is None else (rows, datasets)
     features = None
     method: Any = load("methods", spec["method"]["name"])
     if method.predict is Method.predict:  # else what it reads is not what its model's head reads
-        network_method = (
-            method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
-        )
-        file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
+        network_method = None
+        if method.exports is not Method.exports:
+            network_method = method(**spec["method"]["knobs"])
+        file = fit["artifacts"] / WEIGHTS.format(rule)
+        model = spec["model"]
         features = _KeptNetwork(
             file, model["name"], model["knobs"], classes, network_method
         ).features

@@ -78,9 +78,9 @@ def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColum
         if len(set(class_keys)) == len(class_keys) and all(
             len(by_key.get(word, ())) == 1 for word in class_keys
         ):
-            class_of = {
-                by_key[word][0]: value for word, value in zip(class_keys, values, strict=True)
-            }
+            class_of = {}
+            for word, value in zip(class_keys, values, strict=True):
+                class_of[by_key[word][0]] = value
             return [_in_table_order(class_of, columns, how)]
     return _by_affix(values, columns)
 
@@ -89,9 +89,8 @@ def _in_table_order(
     class_of: Mapping[str, str], columns: Sequence[str], how: str, affix: tuple[str, str] = ("", "")
 ) -> ScoreColumns:
     score_columns = tuple(column for column in columns if column in class_of)
-    return ScoreColumns(
-        score_columns, tuple(class_of[column] for column in score_columns), how, affix
-    )
+    classes = tuple(class_of[column] for column in score_columns)
+    return ScoreColumns(score_columns, classes, how, affix)
 
 
 def _by_affix(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
@@ -101,7 +100,8 @@ def _by_affix(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumn
     families: list[ScoreColumns] = []
     for column in folded:
         for match in re.finditer(f"(?={re.escape(longest)})", column):
-            before, behind = column[: match.start()], column[match.start() + len(longest) :]
+            before = column[: match.start()]
+            behind = column[match.start() + len(longest) :]
             class_of = {
                 folded[name]: value
                 for value in values
@@ -133,35 +133,50 @@ def extra_classes(
     """
     other_columns = [name for name in numbers if name not in chosen.columns]
     scores = np.stack([numbers[name] for name in chosen.columns], axis=1)
-    for as_probabilities in (_itself, _exponential):
-        if _sums_to_one(as_probabilities(scores)):
-            return {}, []
-        for subset in (
-            [name for name in other_columns if is_score_name(name)],
-            *([name] for name in other_columns),
-        ):
-            if subset and _sums_to_one(
-                as_probabilities(np.column_stack([scores, *(numbers[name] for name in subset)]))
-            ):
-                return {name: _without_affix(name, chosen.affix) for name in subset}, []
+    summing = _columns_that_sum_to_one(scores, other_columns, numbers)
+    if summing is not None:
+        return {name: _without_affix(name, chosen.affix) for name in summing}, []
     finite = scores[np.isfinite(scores)]
     if not len(finite) or ((finite >= 0) & (finite <= 1 + _SUM)).all():
         return {}, []  # no probabilities: said of their rows
+    score_columns = [name for name in other_columns if is_score_name(name)]
+    if chosen.how == "affix":
+        alike = [name for name in score_columns if _has_affix(name, chosen.affix)]
+        return {name: _without_affix(name, chosen.affix) for name in alike}, []
     doubtful = []
     unseen = {}
-    for name in (each for each in other_columns if is_score_name(each)):
-        values = numbers[name]
-        inside = bool((values >= finite.min()).all() and (values <= finite.max()).all())
-        largest = float((values > scores.max(axis=1)).mean())
-        if chosen.how == "affix":
-            if _has_affix(name, chosen.affix):
-                unseen[name] = _without_affix(name, chosen.affix)
-        elif inside and largest >= _OFTEN and (values % 1 != 0).any():
+    for name in score_columns:
+        is_largest = numbers[name] > scores.max(axis=1)
+        largest = float(is_largest.mean())
+        if largest >= _OFTEN and _lies_among(numbers[name], finite):
             if (1 - largest) ** labelled_rows > _BY_CHANCE:
                 unseen[name] = name
             else:
                 doubtful.append(name)
     return unseen, doubtful
+
+
+def _columns_that_sum_to_one(
+    scores: Floats, other_columns: Sequence[str], numbers: Mapping[str, Floats]
+) -> list[str] | None:
+    """The other columns with which the scores are probabilities, or their logarithms, of every row:
+    none where they are already, all columns of scores, or one; None where they are not."""
+    score_columns = [name for name in other_columns if is_score_name(name)]
+    subsets = [score_columns, *([name] for name in other_columns)]
+    for as_probabilities in (_itself, _exponential):
+        if _sums_to_one(as_probabilities(scores)):
+            return []
+        for subset in filter(None, subsets):
+            columns = np.column_stack([scores, *(numbers[name] for name in subset)])
+            if _sums_to_one(as_probabilities(columns)):
+                return subset
+    return None
+
+
+def _lies_among(values: Floats, scores: Floats) -> bool:
+    """Whether a column has fractions, and no value outside the range of the scores."""
+    inside = (values >= scores.min()).all() and (values <= scores.max()).all()
+    return bool(inside and (values % 1 != 0).any())
 
 
 def _itself(scores: Floats) -> Floats:
@@ -195,4 +210,6 @@ def _has_affix(name: str, affix: tuple[str, str]) -> bool:
 
 def _without_affix(name: str, affix: tuple[str, str]) -> str:
     before, behind = affix
-    return name[len(before) : len(name) - len(behind)] if _has_affix(name, affix) else name
+    if _has_affix(name, affix):
+        return name[len(before) : len(name) - len(behind)]
+    return name

@@ -25,22 +25,26 @@ def ask_table(
 ) -> Estimates:
     """See `crosswind.estimate`, whose `predictions` and `source` are tables of scores here."""
     tables = read_scored_tables(predictions, source, label, classes)
-    target, labelled = tables.target, tables.labelled
+    target = tables.target
+    labelled = tables.labelled
     rows, left_out = estimates(
         wanted_estimators(estimators), {"": target}, {"": labelled}, {}, "table"
     )
-    unlabelled = Labelled(
-        Answers(np.empty(0, np.int64), classes=len(tables.classes)), np.empty(0, np.int64)
-    )
+    answer = np.empty(0, np.int64)
+    n_classes = len(tables.classes)
+    answers = Answers(answer, classes=n_classes)
+    unlabelled = Labelled(answers, np.empty(0, np.int64))
     best = rows[0].estimate.accuracy if rows else None
     findings = diagnosed(labelled or unlabelled, target, best)
+    source_accuracy = None if labelled is None else labelled.accuracy
+    n_source = 0 if labelled is None else len(labelled.answers)
     return Estimates(
         "a table of scores",
         tables.name,
         len(target),
         "" if labelled is None else labelled.name,
-        None if labelled is None else labelled.accuracy,
-        0 if labelled is None else len(labelled.answers),
+        source_accuracy,
+        n_source,
         tuple(rows),
         tuple(left_out),
         tuple(findings),

@@ -99,11 +99,10 @@ def read_scored_tables(
             {column: new.numbers[column] for column in named}
         ):
             named = [column for column in named if is_score_name(column)]
-        chosen = (
-            _chosen(named, classes, new, None)
-            if classes is not None
-            else ScoreColumns(tuple(named), tuple(named))
-        )
+        if classes is not None:
+            chosen = _chosen(named, classes, new, None)
+        else:
+            chosen = ScoreColumns(tuple(named), tuple(named))
         _check_several(new, chosen)
         return ScoredTables(
             new.name, chosen.classes, _answers(new, chosen.columns), None, _notes(new, chosen, "")
@@ -116,7 +115,8 @@ def read_scored_tables(
     chosen = _with_unseen(_chosen(shared, classes, new, values), new, source_table, classes)
     _check_several(new, chosen)
     _check_labels(source_table, labels, chosen, new, shared)
-    target, source_answers = _answers(new, chosen.columns), _answers(source_table, chosen.columns)
+    target = _answers(new, chosen.columns)
+    source_answers = _answers(source_table, chosen.columns)
     code_of = {name: code for code, name in enumerate(chosen.classes)}
     labelled = Labelled(
         source_answers,
@@ -125,9 +125,8 @@ def read_scored_tables(
     )
     absent = _absent_note(chosen, values) if classes is None else ()
     note = (*_order_note(chosen, labelled, new, classes), *absent)
-    return ScoredTables(
-        new.name, chosen.classes, target, labelled, (*note, *_notes(new, chosen, column))
-    )
+    notes = (*note, *_notes(new, chosen, column))
+    return ScoredTables(new.name, chosen.classes, target, labelled, notes)
 
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -135,12 +134,11 @@ def read_scored_tables(
 
 def _read(table_given: Any, field: str) -> _ScoreTable:
     if isinstance(table_given, str | Path):
-        name, frame = (
-            Path(table_given).name,
-            read_table(str(table_given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED),
-        )
+        name = Path(table_given).name
+        frame = read_table(str(table_given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED)
     else:
-        name, frame = f"the {field} table", frame_of(table_given, field)
+        name = f"the {field} table"
+        frame = frame_of(table_given, field)
     if not frame.height:
         raise DataError(f"{field} has no rows")
     numbers = {
@@ -211,13 +209,16 @@ def _chosen(
                 f"{new.name} has several columns of scores a class ({ways}) that answer otherwise;"
                 " leave one of them out"
             )
-        return column_ways[0] if column_ways else ScoreColumns((), ())
+        if column_ways:
+            return column_ways[0]
+        return ScoreColumns((), ())
     names = tuple(classes)
     if len(set(names)) < len(names):
         raise InputError("classes", "names one class twice")
     by_name = next(iter(columns_of(names, shared)), None)
     if by_name is not None:
-        return ScoreColumns(tuple(column for column in shared if column in by_name.columns), names)
+        columns = tuple(column for column in shared if column in by_name.columns)
+        return ScoreColumns(columns, names)
     shared_names = [name for name in names if name in shared]
     if shared_names:
         missing = next(name for name in names if name not in shared)
@@ -226,17 +227,14 @@ def _chosen(
             f"name {missing!r}, and no column of numbers of both tables has that name",
             shared,
         )
-    scores = [
-        name
-        for name in shared
-        if is_score_name(name) and not _is_whole(new.numbers[name], new.numbers)
-    ]
+    scores = []
+    for name in shared:
+        if is_score_name(name) and not _is_whole(new.numbers[name], new.numbers):
+            scores.append(name)
     if len(scores) != len(names):
         listed = ", ".join(scores[:_SHOWN])
-        raise InputError(
-            "classes",
-            f"are {len(names)}, and {new.name} has {len(scores)} columns of scores ({listed})",
-        )
+        problem = f"are {len(names)}, and {new.name} has {len(scores)} columns of scores ({listed})"
+        raise InputError("classes", problem)
     return ScoreColumns(tuple(scores), names)
 
 
@@ -259,15 +257,15 @@ def _with_unseen(
     if classes is not None or not chosen.columns:
         return chosen
     shared = [name for name in new.numbers if name in source_table.numbers]
-    unseen, doubtful = extra_classes(
-        chosen, {name: new.numbers[name] for name in shared}, source_table.frame.height
-    )
+    numbers = {name: new.numbers[name] for name in shared}
+    unseen, doubtful = extra_classes(chosen, numbers, source_table.frame.height)
     if doubtful:
         names = {
             **dict(zip(chosen.columns, chosen.classes, strict=True)),
             **{name: name for name in doubtful},
         }
-        every = option_value([names[name] for name in shared if name in names])
+        class_names = [names[name] for name in shared if name in names]
+        every = option_value(class_names)
         problem = (
             f"are needed: column {doubtful[0]!r} of {new.name} may be a class that never occurs in"
             " the source, or none"
@@ -321,7 +319,9 @@ def _check_labels(
         f"{source_table.name} has the label {strange[0]!r}, which is no class of the scores"
         f" ({listed})"
     )
-    other_labels = f" and {len(strange) - 1} more such labels" if len(strange) > 1 else ""
+    other_labels = ""
+    if len(strange) > 1:
+        other_labels = f" and {len(strange) - 1} more such labels"
     remedy = ""
     if len(strange) == len(values) == len(scores) and not chosen.columns:
         order = sorted(
@@ -367,9 +367,9 @@ def _order_note(
             usual = tuple(class_of[column] for column in chosen.columns)
     elif chosen.how != "numbers":
         usual = chosen.classes
-    remedy = (
-        "give the second by classes, or the first to leave it as it is" if classes is None else ""
-    )
+    remedy = ""
+    if classes is None:
+        remedy = "give the second by classes, or the first to leave it as it is"
     evidence = check_order(
         "classes", new.name, labelled, chosen.classes, chosen.classes, usual, remedy
     )
@@ -401,11 +401,10 @@ def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]
     if not absent:
         return ()
     listed = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
-    words = (
-        f"class {listed}; its column is"
-        if len(absent) == 1
-        else f"the classes {listed}; their columns are"
-    )
+    if len(absent) == 1:
+        words = f"class {listed}; its column is"
+    else:
+        words = f"the classes {listed}; their columns are"
     return (
         (
             f"No labelled row is of {words} taken for scores all the same. Name the classes if that"
@@ -419,23 +418,23 @@ def _notes(new: _ScoreTable, chosen: ScoreColumns, label: str) -> tuple[str, ...
     name."""
     left = [name for name in new.numbers if name not in chosen.columns and name != label]
     notes = []
-    renamed = [
-        f"{column} ({name})"
-        for column, name in zip(chosen.columns, chosen.classes, strict=True)
-        if column != name
-    ]
+    renamed = []
+    for column, name in zip(chosen.columns, chosen.classes, strict=True):
+        if column != name:
+            renamed.append(f"{column} ({name})")
     if renamed:
         more_words = ", ..." if len(renamed) > _SHOWN else ""
         notes.append(
             f"Columns of scores, with their classes: {', '.join(renamed[:_SHOWN])}{more_words}."
         )
     if left:
-        reason_words = (
-            "no class of the source" if label else "no score by its name or its whole numbers"
-        )
-        words = (
-            f"Column {left[0]} is" if len(left) == 1 else f"Columns {', '.join(left[:_SHOWN])} are"
-        )
+        reason_words = "no score by its name or its whole numbers"
+        if label:
+            reason_words = "no class of the source"
+        if len(left) == 1:
+            words = f"Column {left[0]} is"
+        else:
+            words = f"Columns {', '.join(left[:_SHOWN])} are"
         notes.append(f"{words} {reason_words}: left out.")
     return tuple(notes)
 
@@ -467,9 +466,8 @@ def _answers(table: _ScoreTable, columns: Sequence[str]) -> Answers:
         off = np.abs(sums - 1) > _SUM
         if off.any():
             row = int(off.argmax())
-            raise DataError(
-                f"{table.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1"
-            )
+            problem = f"{table.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1"
+            raise DataError(problem)
         with np.errstate(divide="ignore"):
             scores = np.log(scores)
     return Answers(scores.argmax(axis=1).astype(np.int64), scores)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 SIZE = 64
 """Side of pictures of folders and tables in pixels, where nothing says what the model takes."""
@@ -64,7 +67,9 @@ def read_rows(
     `images`: the folder of the pictures of a table; `text`: its columns of texts, or of a text's
     parts in order, by default one of a usual name. Raises `InputError`, `DataError`.
     """
-    shape = None if takes is None or takes.kind != "image" else takes.shape
+    shape = None
+    if takes is not None and takes.kind == "image":
+        shape = takes.shape
     side = size or (shape[0] if shape is not None else None)
     if isinstance(rows_given, AttributedDataset):
         named_dataset: Named = (rows_given.name, rows_given, _numbers)
@@ -82,13 +87,12 @@ def read_rows(
             "write them alike, or give cw.estimate a data set of which cw.with_distinct says that"
             " they differ"
         )
-        raise InputError(
-            field,
-            f"{' and '.join(shown_apart(doubts[0]))} of {label!r} may be one class: {way_out}",
-        )
+        problem = f"{' and '.join(shown_apart(doubts[0]))} of {label!r} may be one class: {way_out}"
+        raise InputError(field, problem)
     values = tuple(str(value) for value in dataset.attribute(label).values)
     codes = np.repeat(dataset.table.column(label), dataset.n_derived)
-    return Rows(name, dataset, names, tuple(values[code] for code in codes.tolist()), values)
+    labels = tuple(values[code] for code in codes.tolist())
+    return Rows(name, dataset, names, labels, values)
 
 
 def _column(column_names: Sequence[str], field: str, label: str) -> str:
@@ -135,11 +139,8 @@ def _read(
     try:
         source_facts = facts("sources", word, field)
     except InputError as error:
-        raise InputError(
-            field,
-            f"{word!r} is no folder, no {' or '.join(KINDS)} file, and no source",
-            error.choices,
-        ) from None
+        problem = f"{word!r} is no folder, no {' or '.join(KINDS)} file, and no source"
+        raise InputError(field, problem, error.choices) from None
     sized = size is not None and "size" in {knob.name for knob in source_facts.knobs}
     dataset: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
     return word, dataset, _numbers
@@ -195,47 +196,54 @@ def _table(
     words = [name for name in frame.columns if frame[name].dtype == polars.String]
     column = None
     if not reads_texts and text is None:
-        column = next(
-            (name for name in words if frame[name][0] and _is_file(folder, str(frame[name][0]))),
-            None,
-        )
-    usual = column or next(
-        (name for name in words if name.lower() in ("text", "texts", "sentence")), None
-    )
-    if text is None and usual is None and reads_texts:
-        raise InputError(
-            field,
-            f"{path.name} has no column text; name its column of texts, or those of their parts, by"
-            " text",
-            words,
-        )
-    if text is None and usual is None:
-        problem = (
-            f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no"
-            " column text"
-        )
-        raise InputError(field, f"{problem}; name the folder of the pictures by images")
-    inputs = (
-        [str(usual)]
-        if text is None
-        else [has_column(frame, name, path.name, "text") for name in text]
-    )
+        column = _column_of_files(frame, words, folder)
+    if text is None:
+        inputs = [column or _column_of_texts(words, field, path, folder, reads_texts)]
+    else:
+        inputs = [has_column(frame, name, path.name, "text") for name in text]
     other_columns = [name for name in frame.columns if name not in inputs]
     label_column = None if label is None else _column(other_columns, field, label)
-    # A table of attributes has one at least: a constant stands for all that is not looked at.
-    alone = frame.select(inputs).with_columns(
-        polars.lit("-").alias("rows" if "rows" not in inputs else "all")
-    )
-    rows = alone if label_column is None else frame.select(*inputs, label_column)
+    if label_column is None:
+        # A table of attributes has one at least: a constant stands for all that is not looked at.
+        constant = polars.lit("-").alias("rows" if "rows" not in inputs else "all")
+        rows = frame.select(inputs).with_columns(constant)
+    else:
+        rows = frame.select(*inputs, label_column)
     if column is not None:
         paths = frame[column].to_list()
         dataset = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
         return path.name, dataset, lambda row: str(paths[row])
-    return (
-        path.name,
-        of_text_columns(rows, field, path.name, inputs, None, None, "refuse"),
-        _numbers,
+    texts = of_text_columns(rows, field, path.name, inputs, None, None, "refuse")
+    return path.name, texts, _numbers
+
+
+def _column_of_files(frame: DataFrame, words: Sequence[str], folder: Path) -> str | None:
+    """The first column of words whose first entry is a file in the folder."""
+    for name in words:
+        first_entry = frame[name][0]
+        if first_entry and _is_file(folder, str(first_entry)):
+            return name
+    return None
+
+
+def _column_of_texts(
+    words: Sequence[str], field: str, path: Path, folder: Path, reads_texts: bool
+) -> str:
+    """The first column of words with a usual name. Raises `InputError` where there is none."""
+    for name in words:
+        if name.lower() in ("text", "texts", "sentence"):
+            return name
+    if reads_texts:
+        problem = (
+            f"{path.name} has no column text; name its column of texts, or those of their parts, by"
+            " text"
+        )
+        raise InputError(field, problem, words)
+    problem = (
+        f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no"
+        " column text"
     )
+    raise InputError(field, f"{problem}; name the folder of the pictures by images")
 
 
 def _is_file(folder: Path, name: str) -> bool:
@@ -270,10 +278,11 @@ def _as_taken(dataset: AttributedDataset, takes: InputSpec | None, field: str) -
 def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
     """The first rows of a data set, one a label, all in one group and each as heavy."""
     n = len(label)
-    none, weight = np.zeros(n, dtype=np.int64), np.full(n, 1 / max(n, 1))
-    return RowSet(
-        source, np.arange(n), label, label, none, None, weight, none.astype(np.int8), ("all",), ()
-    )
+    none = np.zeros(n, dtype=np.int64)
+    weight = np.full(n, 1 / max(n, 1))
+    origin = none.astype(np.int8)
+    rows = np.arange(n)
+    return RowSet(source, rows, label, label, none, None, weight, origin, ("all",), ())
 
 
 def codes_of(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
@@ -282,8 +291,9 @@ def codes_of(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
     assert rows.labels is not None
     strange = [name for name in dict.fromkeys(rows.labels) if name not in code_of]
     if strange:
-        raise DataError(
+        problem = (
             f"{rows.name} has the label {strange[0]!r}, which is no class of the model"
             f" ({', '.join(classes[:20])})"
         )
+        raise DataError(problem)
     return np.array([code_of[name] for name in rows.labels], dtype=np.int64)

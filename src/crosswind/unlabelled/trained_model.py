@@ -65,10 +65,14 @@ class Predictor:
         return np.array(self.class_names)[self._predictions(inputs, rule).answer]
 
     def _predictions(self, inputs: Any, rule: str | None) -> Predictions:
-        dataset = inputs if isinstance(inputs, AttributedDataset) else of_inputs(inputs, self.input)
+        if isinstance(inputs, AttributedDataset):
+            dataset = inputs
+        else:
+            dataset = of_inputs(inputs, self.input)
         if dataset.check_inputs() != self.input:
             raise InputError("inputs", f"are {dataset.input}, and the model takes {self.input}")
-        rows = plain_rows(dataset.name, np.zeros(dataset.n_rows, dtype=np.int64))
+        label = np.zeros(dataset.n_rows, dtype=np.int64)
+        rows = plain_rows(dataset.name, label)
         by_rule, _ = self._answer()({"rows": rows}, {dataset.name: dataset})
         name = rule if rule is not None else next(iter(by_rule))
         if name not in by_rule:
@@ -139,12 +143,12 @@ class TrainedModel(Trajectory, Predictor):
                 f"a model of {self.method!r} answers in a way of its own, which no file of weights"
                 " holds; keep it in a study (keep: selected) and name its run",
             )
-        tensors = {
-            name.removeprefix("model."): tensor.contiguous()
-            for name, tensor in self.weights(rule or self._rule).items()
-            if name.startswith("model.")
-        }
-        card: dict[str, Any] = {"model": self.model.name, "settings": dict(self.model.knobs)}
+        tensors = {}
+        for name, tensor in self.weights(rule or self._rule).items():
+            if name.startswith("model."):
+                tensors[name.removeprefix("model.")] = tensor.contiguous()
+        settings = dict(self.model.knobs)
+        card: dict[str, Any] = {"model": self.model.name, "settings": settings}
         card["classes"] = list(self.class_names)
         if self.input.kind == "image":
             height, _, channels = self.input.shape
@@ -169,7 +173,9 @@ class TrainedModel(Trajectory, Predictor):
 
     @property
     def _rule(self) -> str:
-        return "best-id" if "best-id" in self.predictions else next(iter(self.predictions))
+        if "best-id" in self.predictions:
+            return "best-id"
+        return next(iter(self.predictions))
 
     def _title(self) -> str:
         steps = int(self.cost.get("steps", 0))
@@ -198,13 +204,15 @@ class TrainedModel(Trajectory, Predictor):
     def __repr__(self) -> str:
         table = [_COLUMNS, *self._rows()]
         widths = [max(len(row[i]) for row in table) for i in range(len(_COLUMNS))]
-        lines = [
-            "  "
-            + "  ".join(
-                f"{cell:{'>' if i in (1, 2, 3) else '<'}{widths[i]}}" for i, cell in enumerate(row)
-            ).rstrip()
-            for row in table
-        ]
+        lines = []
+        for row in table:
+            lines.append(
+                "  "
+                + "  ".join(
+                    f"{cell:{'>' if i in (1, 2, 3) else '<'}{widths[i]}}"
+                    for i, cell in enumerate(row)
+                ).rstrip()
+            )
         return "\n".join([self._title(), *lines, *(f"  {text}" for text in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -219,7 +227,9 @@ class LoadedModel(Predictor):
     def __init__(
         self, name: str, answer: Answer, input: InputSpec, classes: tuple[str, ...]
     ) -> None:
-        self.name, self.input, self.class_names = name, input, classes
+        self.name = name
+        self.input = input
+        self.class_names = classes
         self._answers = answer
 
     def _answer(self) -> Answer:
@@ -244,6 +254,5 @@ def load_model(path: str | Path, input: InputSpec | None = None) -> Predictor:
             "input",
             "is needed: the card says no size of pictures; give the input of a data set",
         )
-    return LoadedModel(
-        kept_model.name, kept_model.answers(kept_model.classes), takes, kept_model.classes
-    )
+    answer = kept_model.answers(kept_model.classes)
+    return LoadedModel(kept_model.name, answer, takes, kept_model.classes)

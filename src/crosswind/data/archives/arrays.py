@@ -62,18 +62,19 @@ class Expected:
         `limit` bytes."""
         named = self.dtype not in ("", *KINDS) and dtype.newbyteorder("=") != np.dtype(self.dtype)
         if named or dtype.kind not in KINDS.get(self.dtype, "".join(KINDS.values())):
-            dtype_words = (
-                "objects, which only unpickling could read" if dtype.hasobject else str(dtype)
-            )
+            dtype_words = "objects, which only unpickling could read"
+            if not dtype.hasobject:
+                dtype_words = str(dtype)
             raise DataError(f"{label} holds {dtype_words}, not {self.dtype or 'numbers or text'}")
         wanted_shape = shape if self.shape is None else self.shape
         if len(shape) != len(wanted_shape) or any(
             n not in (None, side) for n, side in zip(wanted_shape, shape, strict=True)
         ):
-            raise DataError(
+            problem = (
                 f"{label} has shape {shape}, not"
                 f" ({', '.join('any' if n is None else str(n) for n in wanted_shape)})"
             )
+            raise DataError(problem)
         if math.prod(shape) * dtype.itemsize > limit:
             raise DataError(
                 f"{label} takes {math.prod(shape) * dtype.itemsize:,} bytes of memory, more than"
@@ -139,7 +140,10 @@ def _array(
 ) -> Iterator[tuple[Any, ...]]:
     """The stream behind the header of an npy file or of a key of an npz archive, its label, dtype,
     shape and order."""
-    label = str(path) if key is None else f"{path}: {key!r}"
+    if key is None:
+        label = str(path)
+    else:
+        label = f"{path}: {key!r}"
     with contextlib.ExitStack() as stack:
         if key is None:
             expect_kind(path, ("npy",), "an array of NumPy's")
@@ -148,9 +152,10 @@ def _array(
         else:
             member_sums = sums_of(path)
             if key not in member_sums:
-                raise DataError(
+                problem = (
                     f"{path} has no {key!r} but {', '.join(sorted(member_sums)[:20]) or 'nothing'}"
                 )
+                raise DataError(problem)
             with damage(label):
                 archive = stack.enter_context(zipfile.ZipFile(path))
                 stream = stack.enter_context(archive.open(f"{key}.npy"))
@@ -181,9 +186,10 @@ def _blocks(
     rows; checked to their end."""
     for start in range(0, max(1, shape[0]), count):
         values = np.empty((min(count, shape[0] - start), *shape[1:]), dtype)
-        room = (
-            memoryview(values.reshape(-1).view(np.uint8).data) if values.nbytes else memoryview(b"")
-        )
+        if values.nbytes:
+            room = memoryview(values.reshape(-1).view(np.uint8).data)
+        else:
+            room = memoryview(b"")
         with damage(label):
             # zipfile joins what it unpacks piece by piece: large reads would take the square of
             # their length.
@@ -241,7 +247,9 @@ def open_matrix(path: Path, expected: Expected, most_bytes: int = LIMIT) -> Matr
         if number in NORB:
             order, kind, (count,) = "<", NORB[number], struct.unpack("<I", stream.read(4))
         elif start[:2] == b"\0\0" and len(start) == 4 and start[2] in IDX:
-            order, kind, count = ">", IDX[start[2]], start[3]
+            order = ">"
+            kind = IDX[start[2]]
+            count = start[3]
         else:
             raise DataError(
                 f"{path} is no matrix of MNIST or NORB, or is cut short: it begins with"
@@ -257,7 +265,9 @@ def open_matrix(path: Path, expected: Expected, most_bytes: int = LIMIT) -> Matr
 
 def _unpacked(path: Path) -> IO[bytes]:
     # By its bytes and not by its name: browsers unpack a file and leave it its name.
-    return PACKED["gzip"](path) if kind_of_file(path) == "gzip" else path.open("rb")
+    if kind_of_file(path) == "gzip":
+        return PACKED["gzip"](path)
+    return path.open("rb")
 
 
 def hdf5_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
@@ -268,11 +278,9 @@ def hdf5_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
     lie in other files.
     """
     with _hdf5(path, key, expected) as opened_data:
-        shape, dtype, chunk = (
-            tuple(opened_data.shape),
-            opened_data.dtype,
-            opened_data.chunks[0] if opened_data.chunks else 1,
-        )
+        shape = tuple(opened_data.shape)
+        dtype = opened_data.dtype
+        chunk = opened_data.chunks[0] if opened_data.chunks else 1
 
     def blocks(count: int) -> Iterator[NDArray[Any]]:
         with _hdf5(path, key, expected) as hdf5_data:
@@ -298,10 +306,11 @@ def _hdf5(path: Path, key: str, expected: Expected) -> Iterator[Any]:
     label = f"{path}: {key!r}"
     with damage(path), h5py.File(path, "r") as file:
         if key not in file:
-            raise DataError(
-                f"{path} has no {key!r} but {', '.join(sorted(file)[:20]) or 'nothing'}"
-            )
-        hdf5_data = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
+            problem = f"{path} has no {key!r} but {', '.join(sorted(file)[:20]) or 'nothing'}"
+            raise DataError(problem)
+        hdf5_data = None
+        if isinstance(file.get(key, getlink=True), h5py.HardLink):
+            hdf5_data = file[key]
         if (
             not isinstance(hdf5_data, h5py.Dataset)
             or hdf5_data.is_virtual
@@ -385,11 +394,13 @@ class StreamedRows:
         dtype: np.dtype[Any],
         chunk: int = 1,
     ) -> None:
-        self.shape, self.dtype = shape, dtype
+        self.shape = shape
+        self.dtype = dtype
         row = max(1, math.prod(shape[1:]) * dtype.itemsize)
         self.block = chunk * max(1, BLOCK // (row * chunk))
         self._most = max(2, WINDOW // (self.block * row))
-        self._blocks, self._next = blocks, -1
+        self._blocks = blocks
+        self._next = -1
         self._stream: Iterator[NDArray[Any]] = iter(())
         self._held: dict[int, NDArray[Any]] = {}
         self._lock = threading.Lock()
@@ -416,7 +427,8 @@ class StreamedRows:
 
     def _block(self, number: int) -> NDArray[Any]:
         if number not in self._held and not 0 <= self._next <= number:
-            self._stream, self._next = self._blocks(self.block), 0
+            self._stream = self._blocks(self.block)
+            self._next = 0
         try:
             while number not in self._held:
                 self._held[self._next] = next(self._stream)

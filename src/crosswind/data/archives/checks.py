@@ -139,9 +139,8 @@ def expect_kind(path: Path, kinds: Collection[str], kinds_in_words: str) -> str:
             "page": "a web page, perhaps of a failed download",
             "": "cut short at its beginning, damaged or something else",
         }
-        raise DataError(
-            f"{path} is not {kinds_in_words}: it is {meant.get(kind, f'a file of {kind}')}"
-        )
+        problem = f"{path} is not {kinds_in_words}: it is {meant.get(kind, f'a file of {kind}')}"
+        raise DataError(problem)
     return kind
 
 
@@ -156,11 +155,9 @@ def damage(label: object) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        fault = (
-            "cannot be read or unpacked"
-            if getattr(error, "errno", None)
-            else "is damaged or cut short"
-        )
+        fault = "is damaged or cut short"
+        if getattr(error, "errno", None):
+            fault = "cannot be read or unpacked"
         raise DataError(f"{label} {fault}: {reason(error)}") from None
 
 
@@ -174,7 +171,8 @@ class _Watch:
 
     def __init__(self, seconds: float) -> None:
         self.late = self.still = False
-        self._seconds, self._over = seconds, threading.Event()
+        self._seconds = seconds
+        self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self, child: subprocess.Popen[str]) -> None:
@@ -190,9 +188,11 @@ class _Watch:
         began = moved = time.monotonic()
         last: tuple[str, int] | None = None
         while not self._over.wait(LOOK_SECONDS):
-            now, state = time.monotonic(), _state_of(child.pid)
+            now = time.monotonic()
+            state = _state_of(child.pid)
             if state is None or state[0] != "S" or state != last:
-                moved, last = now, state
+                moved = now
+                last = state
             self.still = now - moved >= STILL_SECONDS
             self.late = not self.still and now - began >= self._seconds
             if self.still or self.late:
@@ -255,7 +255,9 @@ def tried(
     if watch.late:
         raise DataError(f"{path} is damaged: reading it does not end")
     if child.returncode:
-        last_line = "it stood still" if watch.still else (printed.strip().splitlines() or [""])[-1]
+        last_line = "it stood still"
+        if not watch.still:
+            last_line = (printed.strip().splitlines() or [""])[-1]
         _, separator, sentence = last_line.partition("DataError: ")
         died = (
             f"reading it ended a process of {limit >> 20:,} MB of memory"

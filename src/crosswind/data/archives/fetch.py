@@ -131,7 +131,8 @@ def fetch(
                 resumed = False
         os.replace(partial_file, path)
     except OSError as error:
-        raise DataError(f"{original.name} cannot be written to {folder}: {reason(error)}") from None
+        problem = f"{original.name} cannot be written to {folder}: {reason(error)}"
+        raise DataError(problem) from None
     with contextlib.suppress(OSError):
         _memo(partial_file).replace(_memo(path))
     return path
@@ -142,10 +143,11 @@ def _memo(path: Path) -> Path:
 
 
 def _wrong(path: Path, fault: str) -> DataError:
-    return DataError(
+    problem = (
         f"{path.name.removesuffix('.part')} {fault} in {path.parent}: it is damaged, or not the"
         " published file"
     )
+    return DataError(problem)
 
 
 def _refuse_other(original: Original, path: Path) -> None:
@@ -168,7 +170,8 @@ class _Again(Exception):
     """What may work when it is tried again, after `wait` seconds at least."""
 
     def __init__(self, why: str, wait: float = 0.0) -> None:
-        self.why, self.wait = why, wait
+        self.why = why
+        self.wait = wait
 
 
 def _finish(
@@ -189,17 +192,19 @@ def _finish(
                 return
             why, wait = "it broke off", 0.0
         except _Again as error:
-            why, wait = error.why, error.wait
+            why = error.why
+            wait = error.wait
         now = partial_file.stat().st_size if partial_file.exists() else 0
         failures = 0 if now > have else failures + 1
         if failures >= ATTEMPTS:
-            kept_words = (
-                f"; {now:,} bytes are kept, and the next call goes on from there" if now else ""
-            )
-            raise DataError(
+            kept_words = ""
+            if now:
+                kept_words = f"; {now:,} bytes are kept, and the next call goes on from there"
+            problem = (
                 f"{original.name} cannot be fetched from {original.url}: {why}, {failures} times in"
                 f" a row{kept_words}"
             )
+            raise DataError(problem)
         sleep(max(wait, float(2 ** max(0, failures - 1))))
 
 
@@ -208,7 +213,8 @@ def _ask(
 ) -> bool:
     """Ask once for what follows the first `have` bytes and append what comes; whether that was all
     of it."""
-    url, failed = original.url, f"{original.name} cannot be fetched"
+    url = original.url
+    failed = f"{original.name} cannot be fetched"
     request = urllib.request.Request(
         url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"}
     )
@@ -229,7 +235,8 @@ def _ask(
                 wait = str(error.headers.get("Retry-After")).strip()
                 seconds = min(60.0, float(wait)) if wait.isdecimal() else 0.0
                 raise _Again(f"the server says {error.code} {error.reason}", seconds) from None
-            raise DataError(f"{failed}: {url} says {error.code} {error.reason}") from None
+            problem = f"{failed}: {url} says {error.code} {error.reason}"
+            raise DataError(problem) from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, socket.gaierror) and not have:
             raise DataError(
@@ -239,9 +246,11 @@ def _ask(
             error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError
         ):
             raise DataError(f"{failed}: {url} is not to be trusted: {error.reason}") from None
-        raise _Again(
-            reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
-        ) from None
+        if isinstance(error.reason, Exception):
+            why = reason(error.reason)
+        else:
+            why = str(error.reason)
+        raise _Again(why) from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise _Again(reason(error)) from None
 
@@ -263,9 +272,10 @@ def _take(
     if "text/html" in answer.headers.get("Content-Type", "").lower():
         raise page
     if length is not None and done + length != total:
-        raise DataError(
+        problem = (
             f"{original.url} gives {done + length:,} bytes and not the {total:,} of {original.name}"
         )
+        raise DataError(problem)
     if total and shutil.disk_usage(partial_file.parent).free < total - done:
         raise DataError(
             f"{original.name} needs {total - done:,} bytes in {partial_file.parent}, which has not"
@@ -284,7 +294,9 @@ def _take(
     if not start and kind_of_file(partial_file) == "page":
         partial_file.unlink()
         raise page
-    return done - start == length if length is not None else original.size in (0, done)
+    if length is not None:
+        return done - start == length
+    return original.size in (0, done)
 
 
 def _next(answer: Any) -> bytes:

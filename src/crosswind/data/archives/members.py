@@ -41,10 +41,11 @@ class ZipMembers:
         """The bytes of one file. Raises `DataError` for more than `limit`, and for damaged, missing
         and encrypted ones."""
         if self.sizes[name] > limit:
-            raise DataError(
+            problem = (
                 f"{self.path}, member {name!r}, has {self.sizes[name]:,} bytes, more than the"
                 f" {limit:,} allowed"
             )
+            raise DataError(problem)
         with damage(f"{self.path}, member {name!r},"):
             return self._zip.read(name)
 
@@ -61,7 +62,10 @@ class TarMembers:
     """
 
     def __init__(self, path: Path, is_wanted: Callable[[str], bool]) -> None:
-        starts, sizes, self.names, known_names = [], [], [], set()
+        starts = []
+        sizes = []
+        self.names = []
+        known_names = set()
         plain = expect_kind(path, ("tar", *PACKED), "a tar archive") == "tar"
         with path.open("rb") if plain else _temporary(path.parent) as file:
             for name, size, start, stream in _walk(path):
@@ -82,7 +86,8 @@ class TarMembers:
             self.data: NDArray[np.uint8] = (
                 np.memmap(file, np.uint8, "r", 0, (end,)) if end else np.empty(0, np.uint8)
             )
-        self._starts, self.sizes = np.array(starts, dtype=np.int64), np.array(sizes, dtype=np.int64)
+        self._starts = np.array(starts, dtype=np.int64)
+        self.sizes = np.array(sizes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.names)

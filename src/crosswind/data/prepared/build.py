@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.cards import Original
 from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
 from crosswind.core.files import root_folder
 from crosswind.core.types import canonical, digest, digest_arrays
@@ -105,41 +106,54 @@ def prepare(
     a disk that is full or cannot be written. Nothing half-made lies under the copy's name then, and
     what is done is kept for the next call.
     """
-    if store is not None and store not in STORES:
-        raise unknown("store", "store", store, STORES)
-    if workers is not None and (
-        isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
-    ):
-        raise InputError("workers", f"must be a number of threads, not {workers!r}")
-    target, tell = copy_folder(source, root), on_progress or (lambda stage, done, total: None)
+    _check_options(store, workers)
+    target = copy_folder(source, root)
+    tell = on_progress or (lambda stage, done, total: None)
     work = target.with_name(f".{target.name}.part")
-    if (existing_copy := None if again else _there(source, root, store)) and not work.exists():
+    existing_copy = None if again else _there(source, root, store)
+    if existing_copy and not work.exists():
         return Prepared(existing_copy, made=False)
     _refuse_foreign(target)
     with claimed(work, partial(tell, "waiting for another process that prepares it", 0, 0)):
-        if existing_copy := (
-            None if again else _there(source, root, store)
-        ):  # an earlier call may have ended after publishing
+        # An earlier call may have ended after publishing.
+        existing_copy = None if again else _there(source, root, store)
+        if existing_copy:
             shutil.rmtree(work, ignore_errors=True)
             return Prepared(existing_copy, made=False)
         with telling(tell):
-            reading, identity, store = _read(
-                source, _gathered(source, root, originals, tell), store
-            )
-        counted, published = dict(reading.parts), dict(source.totals())
-        if published and counted != published and not accept_totals:
-            counts_in_words = [
-                ", ".join(f"{part_name} {count:,}" for part_name, count in rows.items())
-                for rows in (counted, published)
-            ]
-            raise DataError(
-                f"{owner(source)}: the originals hold {counts_in_words[0]} rows, where"
-                f" {counts_in_words[1]} are published; --accept-totals takes them as they are"
-            )
+            folder = _gathered(source, root, originals, tell)
+            reading, identity, store = _read(source, folder, store)
+        if not accept_totals:
+            _check_totals(source, reading)
         with writing(work):
             before = _write(source, reading, identity, store, work, workers or cores(), tell)
             _publish(work, target)
     return Prepared(find_copy(source, str(target.parent)), made=True, rows_before=before)
+
+
+def _check_options(store: str | None, workers: int | None) -> None:
+    """Refuse an unknown store, and what is no number of threads."""
+    if store is not None and store not in STORES:
+        raise unknown("store", "store", store, STORES)
+    is_number = isinstance(workers, int) and not isinstance(workers, bool)
+    if workers is not None and (not is_number or workers < 1):
+        raise InputError("workers", f"must be a number of threads, not {workers!r}")
+
+
+def _check_totals(source: PreparedSource, reading: Reading) -> None:
+    """Refuse numbers of rows that are not the published ones."""
+    counted = dict(reading.parts)
+    published = dict(source.totals())
+    if published and counted != published:
+        problem = (
+            f"the originals hold {_counts_in_words(counted)} rows, where"
+            f" {_counts_in_words(published)} are published; --accept-totals takes them as they are"
+        )
+        raise DataError(f"{owner(source)}: {problem}")
+
+
+def _counts_in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{part_name} {count:,}" for part_name, count in counts.items())
 
 
 def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy | None:
@@ -147,7 +161,9 @@ def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy 
         copy = find_copy(source, root)
     except DataError:
         return None
-    return copy if store in (None, copy.store) else None
+    if store in (None, copy.store):
+        return copy
+    return None
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -171,39 +187,9 @@ def _gathered(
 ) -> Path:
     """The folder with the originals. What is missing is fetched where the card has its address and
     hash, into no `originals_folder` folder."""
-    if source.own and originals_folder is not None:
-        named = " and ".join(repr(name) for name in source.own)
-        raise InputError(
-            "--from",
-            f"{owner(source)} reads what its setting {named} names, not a folder of originals",
-        )
-    home = root_folder(source.root if root is None else root) / "originals" / owner(source)
-    folder = (
-        home
-        if originals_folder is None
-        else Path(os.path.abspath(Path(originals_folder).expanduser()))
-    )
-    if originals_folder is not None and not folder.is_dir():
-        raise DataError(
-            f"{originals_folder}"
-            f" {'is not a folder' if folder.exists() else 'is a folder that does not exist'}"
-        )
+    folder = _folder_of_originals(source, root, originals_folder)
     missing = source.missing(folder)
-    barred = [
-        original
-        for original in missing
-        if not original.url or not (original.sha256 or original.md5)
-    ]
-    if barred or (missing and originals_folder is not None):
-        names = ", ".join(original.name for original in barred or missing)
-        get = (
-            f": {source.card.get}"
-            if source.card.get
-            else ""
-            if barred
-            else "; without --from they are fetched"
-        )
-        raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
+    _refuse_missing(source, folder, missing, may_fetch=originals_folder is None)
     from crosswind.data.archives.fetch import fetch, verified
 
     for original in missing:
@@ -212,11 +198,52 @@ def _gathered(
         if (folder / original.name).is_file():
             verified(original, folder / original.name)  # hashed once, before anything is read
     for file_path in source.places(folder):
-        if file_path.exists() and not (
-            file_path.is_file() or file_path.is_dir()
-        ):  # a pipe would be waited for
+        # A pipe would be waited for.
+        if file_path.exists() and not file_path.is_file() and not file_path.is_dir():
             raise DataError(f"{file_path} is neither a file nor a folder")
     return folder
+
+
+def _folder_of_originals(
+    source: PreparedSource, root: str | None, originals_folder: str | None
+) -> Path:
+    """The folder that originals are looked for in. Raises `InputError` and `DataError` for one that
+    is given and cannot be."""
+    if source.own and originals_folder is not None:
+        named = " and ".join(repr(name) for name in source.own)
+        problem = f"{owner(source)} reads what its setting {named} names, not a folder of originals"
+        raise InputError("--from", problem)
+    home = root_folder(source.root if root is None else root) / "originals" / owner(source)
+    if originals_folder is None:
+        return home
+    folder = Path(os.path.abspath(Path(originals_folder).expanduser()))
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "is a folder that does not exist"
+        raise DataError(f"{originals_folder} {problem}")
+    return folder
+
+
+def _refuse_missing(
+    source: PreparedSource, folder: Path, missing: Sequence[Original], may_fetch: bool
+) -> None:
+    """Refuse originals that are not there and are not fetched either."""
+    barred = [original for original in missing if not _can_be_fetched(original)]
+    if not barred and (not missing or may_fetch):
+        return
+    names = ", ".join(original.name for original in barred or missing)
+    if source.card.get:
+        get = f": {source.card.get}"
+    elif barred:
+        get = ""
+    else:
+        get = "; without --from they are fetched"
+    problem = f"{owner(source)} needs {names} in the folder {folder}{get}"
+    raise DataError(problem)
+
+
+def _can_be_fetched(original: Original) -> bool:
+    """Whether the card has its address and its hash."""
+    return bool(original.url and (original.sha256 or original.md5))
 
 
 def stamp(source: PreparedSource, folder: Path) -> str:
@@ -224,11 +251,10 @@ def stamp(source: PreparedSource, folder: Path) -> str:
     `OSError`."""
     file_states: list[tuple[str, int, int]] = []
     for file_path in source.places(folder):
-        files = [
-            Path(parent, name)
-            for parent, _, names in os.walk(file_path, followlinks=True)
-            for name in names
-        ]
+        files = []
+        for parent, _, names in os.walk(file_path, followlinks=True):
+            for name in names:
+                files.append(Path(parent, name))
         for path in files or [file_path]:
             if path.exists():  # a link to nothing is no file
                 state = path.stat()
@@ -246,66 +272,73 @@ def _reading(name: str, reading_words: str) -> Iterator[None]:
     except (CrosswindError, MemoryError):
         raise
     except OSError as error:
-        raise DataError(
+        problem = (
             f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}"
-        ) from None
+        )
+        raise DataError(problem) from None
     except Exception as error:  # readers of foreign formats raise what they like
         raise DataError(
             f"{name}: {reading_words} cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
-def _read(
-    source: PreparedSource, folder: Path, originals_folder: str | None
-) -> tuple[Reading, bytes, str]:
+def _refuse_unit_doubts(dataset: AttributedDataset, name: str) -> None:
+    """Refuse units of which two may be one, since a copy only numbers them."""
+    if dataset.unit_doubts is None or not dataset.unit_doubts.groups:
+        return
+    first_value, second_value, *_ = dataset.unit_doubts.groups[0]
+    column = dataset.unit_doubts.column
+    way_out = (
+        f"write them alike, or leave {column!r} an attribute and name it as the unit of the study"
+    )
+    raise DataError(
+        f"{name}: the units {first_value!r} and {second_value!r} may be one, and a copy only"
+        f" numbers them: {way_out}"
+    )
+
+
+def _check_store(store: str, kind: str, dataset: AttributedDataset, name: str) -> None:
+    """Refuse a store that is not for texts, or pictures, or their channels."""
+    if (store == "text") != (kind == "text"):
+        problem = f"{store} is not for {kind}s"
+        raise InputError("store", problem, ["text"] if kind == "text" else ["array", "jpeg"])
+    if store == "jpeg" and dataset.image_shape is not None:
+        channels = dataset.image_shape[-1]
+        if channels not in (1, 3):
+            problem = f"jpeg holds pictures of 1 or 3 channels, and {name} has {channels}"
+            raise InputError("store", problem, ["array"])
+
+
+def _read(source: PreparedSource, folder: Path, store: str | None) -> tuple[Reading, bytes, str]:
     """What the originals hold, a digest of all that decides what is written, and the store."""
     name = owner(source)
     with _reading(name, f"the originals in {folder}"):
         files = stamp(source, folder)
         reading = source.read(folder)
     dataset = reading.dataset
-    if dataset.unit_doubts is not None and dataset.unit_doubts.groups:
-        first_value, second_value, *_ = dataset.unit_doubts.groups[0]
-        column = dataset.unit_doubts.column
-        way_out = (
-            f"write them alike, or leave {column!r} an attribute and name it as the unit of the"
-            " study"
-        )
-        raise DataError(
-            f"{name}: the units {first_value!r} and {second_value!r} may be one, and a copy only"
-            f" numbers them: {way_out}"
-        )
-    kind = "" if dataset.read is None or dataset.input is None else dataset.input.kind
+    _refuse_unit_doubts(dataset, name)
+    kind = ""
+    if dataset.read is not None and dataset.input is not None:
+        kind = dataset.input.kind
     if kind not in ("image", "text") or dataset.derived is not None or not dataset.n_base:
         raise DataError(f"{name}: the originals in {folder} hold no pictures and no texts")
-    store = originals_folder or ("text" if kind == "text" else "array")
-    if (store == "text") != (kind == "text"):
-        raise InputError(
-            "store",
-            f"{store} is not for {kind}s",
-            ["text"] if kind == "text" else ["array", "jpeg"],
-        )
-    if (
-        store == "jpeg"
-        and dataset.image_shape is not None
-        and dataset.image_shape[-1] not in (1, 3)
-    ):
-        raise InputError(
-            "store",
-            f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}",
-            ["array"],
-        )
+    store = store or ("text" if kind == "text" else "array")
+    _check_store(store, kind, dataset, name)
+    settings = canonical(copy_settings(source))
+    shape = [dataset.n_base, *(dataset.image_shape or ())]
+    row_arrays = {"ids": dataset.ids}
+    if dataset.units is not None:
+        row_arrays["units"] = dataset.units
+    table_digest = dataset.table.digest()
     identity = {
         "format": FORMAT,
         "source": name,
         "version": version_of(source),
-        "settings": canonical(copy_settings(source)),
+        "settings": settings,
         "store": store,
-        "shape": [dataset.n_base, *(dataset.image_shape or ())],
-        "rows": digest_arrays(
-            {"ids": dataset.ids} | ({} if dataset.units is None else {"units": dataset.units})
-        ),
-        "table": dataset.table.digest(),
+        "shape": shape,
+        "rows": digest_arrays(row_arrays),
+        "table": table_digest,
         "fingerprint": dataset.fingerprint,
         "originals": files,
         "pillow": installed("pillow"),
@@ -324,47 +357,36 @@ def _write(
 ) -> int:
     """Write all files of the copy into `work`/copy. The number of rows that an earlier call had
     written. Raises `OSError`."""
-    dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
-    size, folder = chunk_rows(shape or ()), work / "copy"
+    dataset = reading.dataset
+    shape = dataset.image_shape
+    n = dataset.n_base
+    size = chunk_rows(shape or ())
+    folder = work / "copy"
     chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    written_chunks = _resumed(
-        work,
-        PIXELS[store],
-        identity,
-        array_header(n, shape) if shape and store == "array" else b"",
-        chunks,
-    )
+    head = b""
+    if shape and store == "array":
+        head = array_header(n, shape)
+    written_chunks = _resumed(work, PIXELS[store], identity, head, chunks)
     before = sum(map(len, written_chunks))
-    needed, free = (n - before) * int(np.prod(shape or ())), shutil.disk_usage(work).free
+    needed = (n - before) * int(np.prod(shape or ()))
+    free = shutil.disk_usage(work).free
     if store == "array" and needed > free:
         sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
         raise DataError(f"preparing {owner(source)} takes {sizes}")
     with open(folder / PIXELS[store], "ab") as pixels, open(work / "progress", "ab") as progress:
-        for data, rows in _chunks(
-            dataset, chunks[len(written_chunks) :], store, workers, owner(source)
-        ):
+        left = chunks[len(written_chunks) :]
+        for data, rows in _chunks(dataset, left, store, workers, owner(source)):
             tell("preparing", sum(map(len, written_chunks)), n)
             for file, new in ((pixels, data), (progress, rows.tobytes())):
                 file.write(new)
                 file.flush()
             written_chunks.append(rows)
     tell("preparing", n, n)
-    rows, checksums = (
-        np.concatenate(written_chunks),
-        [rows["chunk"][0].tobytes().hex() for rows in written_chunks],
-    )
-    if store != "array":
-        np.save(folder / OFFSETS, np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64))
-    arrays: dict[str, Any] = {
-        "codes": dataset.table.codes,
-        "contents": np.ascontiguousarray(rows["content"]),
-    }
-    if not np.array_equal(dataset.ids, np.arange(n)):
-        arrays["ids"] = dataset.ids
-    if dataset.units is not None:
-        arrays["units"] = dataset.units
-    np.savez(folder / ATTRIBUTES, **arrays)
-    names = [ATTRIBUTES] if store == "array" else [ATTRIBUTES, OFFSETS]
+    names = _write_attributes(folder, dataset, store, np.concatenate(written_chunks))
+    checksums = [rows["chunk"][0].tobytes().hex() for rows in written_chunks]
+    attributes = []
+    for attribute in dataset.table.attributes:
+        attributes.append({"name": attribute.name, "values": list(attribute.values)})
     copy = Copy(
         folder=folder,
         source=owner(source),
@@ -374,10 +396,7 @@ def _write(
         store=store,  # type: ignore[arg-type]
         n_rows=n,
         image_shape=shape,
-        attributes=[
-            {"name": attribute.name, "values": list(attribute.values)}
-            for attribute in dataset.table.attributes
-        ],
+        attributes=attributes,
         parts=dict(reading.parts),
         totals=dict(source.totals()),
         fingerprint=fingerprint_of(dataset, store, checksums),
@@ -390,6 +409,26 @@ def _write(
     return before
 
 
+def _write_attributes(
+    folder: Path, dataset: AttributedDataset, store: str, rows: NDArray[Any]
+) -> list[str]:
+    """Write what the copy holds beside its pixels or texts, and name the files. `rows`: one `ROW`
+    each."""
+    if store != "array":
+        offsets = np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64)
+        np.save(folder / OFFSETS, offsets)
+    contents = np.ascontiguousarray(rows["content"])
+    arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": contents}
+    if not np.array_equal(dataset.ids, np.arange(dataset.n_base)):
+        arrays["ids"] = dataset.ids
+    if dataset.units is not None:
+        arrays["units"] = dataset.units
+    np.savez(folder / ATTRIBUTES, **arrays)
+    if store == "array":
+        return [ATTRIBUTES]
+    return [ATTRIBUTES, OFFSETS]
+
+
 def _resumed(
     work: Path, pixels: str, identity: bytes, head: bytes, chunks: list[NDArray[np.int64]]
 ) -> list[NDArray[np.void]]:
@@ -400,7 +439,8 @@ def _resumed(
     `identity`, which stands for all that decides what is written, and goes on with the `ROW`s.
     Raises `OSError`.
     """
-    copy, progress = work / "copy" / pixels, work / "progress"
+    copy = work / "copy" / pixels
+    progress = work / "progress"
     written_chunks: list[NDArray[np.void]] = []
     with contextlib.suppress(OSError), copy.open("rb") as file:
         progress_bytes = progress.read_bytes()
@@ -458,7 +498,11 @@ def _chunk(
 ) -> tuple[Any, NDArray[np.void]]:
     with _reading(name, f"rows {chunk[0]} to {chunk[-1]}"):
         chunk_inputs = np.ascontiguousarray(dataset.inputs(chunk))
-        inputs: Any = [text.encode() for text in chunk_inputs] if store == "text" else chunk_inputs
+        inputs: Any
+        if store == "text":
+            inputs = [text.encode() for text in chunk_inputs]
+        else:
+            inputs = chunk_inputs
     rows = np.zeros(len(chunk), ROW)
     # Of the exact pixels: a JPEG loses some of them.
     contents = b"".join(
@@ -469,7 +513,10 @@ def _chunk(
         data: Any = inputs.reshape(-1).data
         rows["bytes"] = inputs[0].size
     else:
-        written = inputs if store == "text" else [_jpeg(picture) for picture in inputs]
+        if store == "text":
+            written = inputs
+        else:
+            written = [_jpeg(picture) for picture in inputs]
         rows["bytes"] = [len(chunk_picture) for chunk_picture in written]
         data = b"".join(written)
     rows["chunk"] = np.void(bytes.fromhex(checksum(data)))

@@ -19,14 +19,15 @@ def writing(written_path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        kept_words = (
-            "; what is prepared so far is kept, and the same command goes on from there"
-            if full
-            else ""
-        )
-        raise DataError(
+        kept_words = ""
+        if full:
+            kept_words = (
+                "; what is prepared so far is kept, and the same command goes on from there"
+            )
+        problem = (
             f"cannot write {error.filename or written_path}: {error.strerror or error}{kept_words}"
-        ) from None
+        )
+        raise DataError(problem) from None
 
 
 @contextlib.contextmanager

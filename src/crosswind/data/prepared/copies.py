@@ -84,7 +84,9 @@ class Copy(BaseModel):
     @field_validator("checksums", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return value.split() if isinstance(value, str) else value
+        if isinstance(value, str):
+            return value.split()
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Copy:
@@ -117,7 +119,9 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
     Raises `DataError` in one sentence with the command that makes it, where there is none, it is
     truncated, or of another version.
     """
-    folder, name, again = copy_folder(source, root), owner(source), command(source, root)
+    folder = copy_folder(source, root)
+    name = owner(source)
+    again = command(source, root)
     try:
         values = read_card(folder)
         if values["format"] != FORMAT or values.get("version") != version_of(source):
@@ -149,10 +153,11 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
                 f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}"
             ) from None
         if actual_size != size:
-            raise DataError(
+            problem = (
                 f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {size:,}"
                 f" bytes: {again}"
             )
+            raise DataError(problem)
     return copy
 
 
@@ -168,9 +173,8 @@ def open_copy(source: PreparedSource, root: str | None = None) -> AttributedData
         return _dataset(copy, fingerprint=copy.fingerprint, origin=origin_of(source))
     except Exception as error:  # NumPy and zipfile raise what they like for damaged files
         again = command(source, root, "--again")
-        raise DataError(
-            f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {again}"
-        ) from None
+        problem = f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {again}"
+        raise DataError(problem) from None
 
 
 def check(
@@ -191,15 +195,16 @@ def check(
         _check(copy, workers or cores(), on_progress or (lambda stage, done, total: None))
     except Exception as error:  # as above
         again = command(source, root, "--again")
-        raise DataError(
-            f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}"
-        ) from None
+        problem = f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}"
+        raise DataError(problem) from None
     return copy
 
 
 def cores() -> int:
     """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def checksum(data: Any) -> str:
@@ -225,13 +230,17 @@ def array_header(n_rows: int, shape: tuple[int, int, int]) -> bytes:
 def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str]) -> str:
     """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it,
     another for any other content."""
-    rows = {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
+    if np.array_equal(dataset.ids, np.arange(dataset.n_base)):
+        rows = {}
+    else:
+        rows = {"ids": dataset.ids}
     if dataset.units is not None:
         rows["units"] = dataset.units
     shape = list(dataset.image_shape or ())
+    table_digest = dataset.table.digest()
     return digest(
         {
-            "table": dataset.table.digest(),
+            "table": table_digest,
             "rows": digest_arrays(rows),
             "shape": shape,
             "store": store,
@@ -242,16 +251,20 @@ def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str])
 
 def _dataset(copy: Copy, **more_words: str) -> AttributedDataset:
     with np.load(io.BytesIO(_file(copy, ATTRIBUTES)), allow_pickle=False) as arrays:
-        rows = {
-            name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays
-        }
+        rows = {}
+        for name in ("codes", "contents", "ids", "units"):
+            if name in arrays:
+                rows[name] = arrays[name]
     attributes = tuple(
         Attribute(attribute["name"], tuple(attribute["values"])) for attribute in copy.attributes
     )
     table = AttributeTable(attributes, rows.pop("codes"))
     if table.n_rows != copy.n_rows or "contents" not in rows:
         raise ValueError(f"{ATTRIBUTES} does not hold the {copy.n_rows:,} rows of the card")
-    spec = InputSpec.text() if copy.image_shape is None else InputSpec.image(*copy.image_shape)
+    if copy.image_shape is None:
+        spec = InputSpec.text()
+    else:
+        spec = InputSpec.image(*copy.image_shape)
     return AttributedDataset(copy.name, table, _reader(copy), spec, **rows, **more_words)  # type: ignore[arg-type]
 
 
@@ -289,7 +302,8 @@ def _reader(copy: Copy) -> Read:
         return partial(
             _jpegs, mapped=mapped, offsets=_ends(copy), shape=copy.image_shape, path=path
         )
-    shape, head = (copy.n_rows, *copy.image_shape), array_header(copy.n_rows, copy.image_shape)
+    shape = (copy.n_rows, *copy.image_shape)
+    head = array_header(copy.n_rows, copy.image_shape)
     if mapped[: len(head)] != head:
         raise ValueError(f"{path.name} holds another array than uint8 {shape}")
     plain = np.frombuffer(mapped, dtype=np.uint8, offset=len(head)).reshape(shape)
@@ -352,7 +366,8 @@ def _jpegs(
 
 
 def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
-    dataset, path = _dataset(copy), copy.folder / PIXELS[copy.store]
+    dataset = _dataset(copy)
+    path = copy.folder / PIXELS[copy.store]
     starts = np.minimum(np.arange(len(copy.checksums) + 1) * copy.chunk_rows, copy.n_rows)
     ends = _ends(copy)[starts]
 
@@ -379,8 +394,7 @@ def _reason(error: Exception) -> str:
         return one_line(
             f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "), 200
         )
-    return one_line(
-        (error.strerror if isinstance(error, OSError) and error.strerror else str(error))
-        or type(error).__name__,
-        200,
-    )
+    text = (
+        error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    ) or type(error).__name__
+    return one_line(text, 200)

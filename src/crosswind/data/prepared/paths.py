@@ -52,11 +52,10 @@ def owner(source: PreparedSource) -> str:
 def copy_settings(source: PreparedSource) -> dict[str, Any]:
     """The knobs that decide what is in the copy, with their values; paths of the user's own files
     are absolute."""
-    settings = {
-        knob.name: getattr(source, knob.name)
-        for knob in knobs_of(type(source))
-        if knob.name not in ("root", *source.after)
-    }
+    settings = {}
+    for knob in knobs_of(type(source)):
+        if knob.name not in ("root", *source.after):
+            settings[knob.name] = getattr(source, knob.name)
     for name in source.own:
         if isinstance(settings[name], str):
             settings[name] = os.path.abspath(Path(settings[name]).expanduser())
@@ -166,15 +165,18 @@ class Readiness:
     def text(self) -> str:
         """The word, with the settings of the copies that are not the default ones; their number
         where that would be long."""
-        other_settings = [
-            ", ".join(f"{name}={value}" for name, value in copy_card["other"].items())
-            for copy_card in self.copies
-            if copy_card["other"]
-        ]
+        other_settings = []
+        for copy_card in self.copies:
+            if copy_card["other"]:
+                other_settings.append(
+                    ", ".join(f"{name}={value}" for name, value in copy_card["other"].items())
+                )
         words = "; ".join(other_settings)
         if len(words) > MOST_WORDS:
             words = f"{len(other_settings)} with settings"
-        return f"{self.word} ({words})" if other_settings else self.word
+        if other_settings:
+            return f"{self.word} ({words})"
+        return self.word
 
 
 def is_prepared(source_facts: Facts) -> bool:
@@ -190,27 +192,29 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
     for source_facts in sources:
         copy_facts = facts("sources", source_facts.copy) if source_facts.copy else source_facts
         defaults = {known_item.name: known_item.default for known_item in copy_facts.knobs}
-        copies = [
-            {
-                "folder": card["folder"],
-                "settings": card["settings"],
-                "other": {
-                    name: value
-                    for name, value in card["settings"].items()
-                    if value != defaults.get(name)
-                },
-            }
-            for card in copies_there
-            if is_prepared(source_facts)
-            and (card["source"], card.get("version")) == (copy_facts.name, copy_facts.version)
-        ]
-        word = (
-            "ready"
-            if any(not known_item["other"] for known_item in copies)
-            else "in part"
-            if copies
-            else "no"
-        )
+        copies = []
+        for card in copies_there:
+            if is_prepared(source_facts) and (card["source"], card.get("version")) == (
+                copy_facts.name,
+                copy_facts.version,
+            ):
+                copies.append(
+                    {
+                        "folder": card["folder"],
+                        "settings": card["settings"],
+                        "other": {
+                            name: value
+                            for name, value in card["settings"].items()
+                            if value != defaults.get(name)
+                        },
+                    }
+                )
+        if any(not known_item["other"] for known_item in copies):
+            word = "ready"
+        elif copies:
+            word = "in part"
+        else:
+            word = "no"
         always = (
             not is_prepared(source_facts)
             or source_facts.own
@@ -229,9 +233,10 @@ def _changed(source: PreparedSource) -> list[str]:
     from crosswind.core.types import canonical
 
     defaults = {knob.name: knob.default for knob in knobs_of(type(source))}
-    changed = [
-        (name, value) for name, value in copy_settings(source).items() if value != defaults[name]
-    ]
+    changed = []
+    for name, value in copy_settings(source).items():
+        if value != defaults[name]:
+            changed.append((name, value))
     return [
         f"{name}={value if isinstance(value, str) else canonical(value)}" for name, value in changed
     ]

@@ -134,11 +134,9 @@ class PreparedSource(Source):
         if self.own:
             return tuple(Path(str(getattr(self, name))).expanduser() for name in self.own)
         paths = [_form(folder, original.name) for original in self.originals()]
-        return (
-            tuple(path for path in paths if path is not None)
-            if paths and None not in paths
-            else (folder,)
-        )
+        if paths and None not in paths:
+            return tuple(path for path in paths if path is not None)
+        return (folder,)
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """The originals that are in `folder` neither as they are nor unpacked; none where other
@@ -172,9 +170,11 @@ class PreparedSource(Source):
 
         # A copy of a user's own files has the values that they have, and nobody has said yet which
         # of them are one.
-        return self.finish(
-            replace(open_copy(self), distinct=frozenset()) if self.own else open_copy(self)
-        )
+        if self.own:
+            dataset = replace(open_copy(self), distinct=frozenset())
+        else:
+            dataset = open_copy(self)
+        return self.finish(dataset)
 
     def trusted(self, path: Path, reader: Callable[[Path], object]) -> Path:
         """`path`, if its hash is the published one; else a child process reads it first. Raises
@@ -222,7 +222,8 @@ def checked_labels(
     """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and
     for one that is no label."""
     if len(labels) != rows:
-        raise DataError(f"{location} holds {len(labels):,} labels for {rows:,} pictures")
+        problem = f"{location} holds {len(labels):,} labels for {rows:,} pictures"
+        raise DataError(problem)
     check_known(labels, range(first, last + 1), f"{location}: label")
     return labels.astype(np.int64)
 
@@ -238,9 +239,10 @@ def check_known(
     off = np.flatnonzero(~np.isin(values, known_values))
     if off.size:
         words = ", ".join(f"{value:g}" for value in meant or known_values)
-        raise DataError(
+        problem = (
             f"{value_words} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}"
         )
+        raise DataError(problem)
 
 
 def in_parts(
@@ -255,7 +257,8 @@ def in_parts(
         part_name: sum(len(labels) for labels, _ in pieces) for part_name, pieces in parts.items()
     }
     pieces = [piece for part_name in parts.values() for piece in part_name]
-    attributes, codes = [label], [np.concatenate([labels for labels, _ in pieces])]
+    attributes = [label]
+    codes = [np.concatenate([labels for labels, _ in pieces])]
     if len(parts) > 1:  # a study tests on all rows of a target without a column of parts
         attributes.append(Attribute("split", tuple(parts)))
         codes.append(np.repeat(np.arange(len(parts)), list(counts.values())))
@@ -263,9 +266,8 @@ def in_parts(
         [pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size
     )
     table = AttributeTable(tuple(attributes), np.stack(codes))
-    return Reading(
-        AttributedDataset(name, table, images, InputSpec.image(size, size, channels)), counts
-    )
+    dataset = AttributedDataset(name, table, images, InputSpec.image(size, size, channels))
+    return Reading(dataset, counts)
 
 
 def from_files(
@@ -286,11 +288,10 @@ def from_files(
     """
     from crosswind.data.decoding import decoder
 
-    fingerprint, border = (
-        digest({"table": table.digest(), "size": size, **options.pop("told")}),
-        options.pop("border", 0),
-    )
-    images, spec = decoder(opened, size, named, border), InputSpec.image(size, size, 3)
+    fingerprint = digest({"table": table.digest(), "size": size, **options.pop("told")})
+    border = options.pop("border", 0)
+    images = decoder(opened, size, named, border)
+    spec = InputSpec.image(size, size, 3)
     files = FileContents(sizes, opened, named)
     return AttributedDataset(
         name, table, images, spec, fingerprint=fingerprint, from_files=True, files=files, **options

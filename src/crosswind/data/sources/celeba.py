@@ -71,7 +71,8 @@ class CelebA(PackedTrees):
                 )
             files.append(name)
             codes[:, row] = [mark == "1" for mark in marks]
-        split = numbered(lists[PARTITION], files, range(len(attributes[-1])))
+        known_numbers = range(len(attributes[-1]))
+        split = numbered(lists[PARTITION], files, known_numbers)
         people = numbered(lists[IDENTITIES], files)
         lacking = next((name for name in files if name not in place_of), None)
         if lacking is not None:
@@ -95,10 +96,11 @@ def numbered(file: File, names: list[str], known_numbers: range | None = None) -
         None,
     )
     if strange is not None:
-        raise DataError(
+        problem = (
             f"{file[0].name}: {file[1]} should have a picture and a number a line, not"
             f" {shown(' '.join(strange), 80)}"
         )
+        raise DataError(problem)
     number_of = {name: int(word[:15]) for name, word in pairs}
     lacking = next(
         (

@@ -80,10 +80,11 @@ class Cifar10(PreparedSource):
                 PurePosixPath(name).name: members.view(i) for i, name in enumerate(members.names)
             }
         if lacking := [name for name in FILES if name not in files]:
-            raise DataError(
+            problem = (
                 f"{file_place} is not the binary version of CIFAR-10, {archive.name} (the Python"
                 f" version's pickles are never opened): it has no {', '.join(lacking)}"
             )
+            raise DataError(problem)
         label = self.attributes()[0]
         named = files.get(NAMES, np.empty(0, np.uint8)).tobytes().decode("ascii", "replace").split()
         if NAMES in files and tuple(named) != label.values:
@@ -91,10 +92,11 @@ class Cifar10(PreparedSource):
                 f"{file_place}, {NAMES} does not name CIFAR-10's classes but"
                 f" {shown(', '.join(named), 120)}"
             )
-        pieces_of = {
-            part_name: [_records(files[name], f"{file_place}, {name}") for name in names]
-            for part_name, names in PARTS.items()
-        }
+        pieces_of = {}
+        for part_name, names in PARTS.items():
+            pieces_of[part_name] = [
+                _records(files[name], f"{file_place}, {name}") for name in names
+            ]
         return in_parts("cifar10", label, pieces_of, self.size)
 
 
@@ -124,7 +126,9 @@ class Cifar101(PreparedSource):
 
     def totals(self) -> Mapping[str, int]:
         """The pictures of the edition."""
-        return {"test": 2_021} if self.edition == "v4" else self.card.totals
+        if self.edition == "v4":
+            return {"test": 2_021}
+        return self.card.totals
 
     def read(self, folder: Path) -> Reading:
         """The edition's two npy files of `folder`."""
@@ -135,12 +139,11 @@ class Cifar101(PreparedSource):
             for array_name in ("data", "labels")
         )
         pictures = read_array(data, Expected("uint8", (None, SIDE, SIDE, 3)))
-        labels = checked_labels(
-            read_array(named, Expected("integers", (None,))), named, len(pictures)
-        )
-        return in_parts(
-            "cifar10.1", self.attributes()[0], {"test": [(labels, lambda: pictures)]}, self.size
-        )
+        expected = Expected("integers", (None,))
+        labels = checked_labels(read_array(named, expected), named, len(pictures))
+        label = self.attributes()[0]
+        test = [(labels, lambda: pictures)]
+        return in_parts("cifar10.1", label, {"test": test}, self.size)
 
 
 @register("cifar10.2", kind="source")
@@ -169,19 +172,17 @@ class Cifar102(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The npz files of `folder`."""
-        pieces_of = {
-            part_name: [self._piece(folder / f"cifar102_{part_name}.npz")]
-            for part_name in self.totals()
-        }
+        pieces_of = {}
+        for part_name in self.totals():
+            pieces_of[part_name] = [self._piece(folder / f"cifar102_{part_name}.npz")]
         return in_parts("cifar10.2", self.attributes()[0], pieces_of, self.size)
 
     def _piece(self, path: Path) -> Piece:
         from crosswind.data.archives.arrays import Expected, read_arrays, sums_of
 
-        expected = {
-            "labels": Expected("integers", (None,)),
-            "images": Expected("uint8", (None, SIDE, SIDE, 3)),
-        }
+        labels = Expected("integers", (None,))
+        images = Expected("uint8", (None, SIDE, SIDE, 3))
+        expected = {"labels": labels, "images": images}
         class_names = self.attributes()[0].values
         if "label_names" in sums_of(path):
             expected["label_names"] = Expected("text", (len(class_names),))
@@ -191,9 +192,8 @@ class Cifar102(PreparedSource):
             raise DataError(
                 f"{path} is not of CIFAR-10's classes: it names {shown(', '.join(names), 120)}"
             )
-        return checked_labels(arrays["labels"], path, len(arrays["images"])), lambda: arrays[
-            "images"
-        ]
+        n_rows = len(arrays["images"])
+        return checked_labels(arrays["labels"], path, n_rows), lambda: arrays["images"]
 
 
 @register("cinic10", kind="source")
@@ -253,7 +253,9 @@ class Cinic10(PreparedSource):
                     f"{where} is not CINIC-10: {shown(name)} is not PART/CLASS/FILE, or not named"
                     " as its pictures are"
                 )
-            origin = "imagenet" if match[4] is None else f"cifar10-{match[4]}"
+            origin = "imagenet"
+            if match[4] is not None:
+                origin = f"cifar10-{match[4]}"
             pieces.append(
                 (
                     splits.index(match[1]),
@@ -285,9 +287,8 @@ class Cinic10(PreparedSource):
 
         images = decoder(opened, self.size, lambda row: f"{where}: {pieces[row][-1]!r}")
         shape = InputSpec.image(self.size, self.size, 3)
-        dataset = AttributedDataset(
-            "cinic10", AttributeTable(self.attributes(), codes), images, shape, from_files=True
-        )
+        table = AttributeTable(self.attributes(), codes)
+        dataset = AttributedDataset("cinic10", table, images, shape, from_files=True)
         return Reading(
             dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)}
         )
@@ -301,11 +302,13 @@ def _is_picture(name: str) -> bool:
 def _records(data: NDArray[np.uint8], location: str) -> Piece:
     """Labels and pictures of the bytes of one file of CIFAR-10."""
     if not data.size or data.size % RECORD:
-        raise DataError(
+        problem = (
             f"{location} has {data.size:,} bytes, which is no number of CIFAR-10's records of"
             f" {RECORD:,}"
         )
+        raise DataError(problem)
     records = data.reshape(-1, RECORD)
     # Planes of red, green and blue, seen as pixels: nothing is copied before rows are asked for.
     pictures = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    return checked_labels(records[:, 0], location, len(records)), lambda: pictures
+    labels = records[:, 0]
+    return checked_labels(labels, location, len(records)), lambda: pictures

@@ -41,7 +41,8 @@ class CivilComments(Packed):
 
     def read(self, folder: Path) -> Reading:
         """The comments in the order of the table."""
-        tree, column_names = self.tree(folder), [*IDENTITIES, "identity_any"]
+        tree = self.tree(folder)
+        column_names = [*IDENTITIES, "identity_any"]
         table_columns, inside = self.lists(folder, tree, [FILE])[FILE]
         rows = WildsTable(
             table_columns,
@@ -56,15 +57,11 @@ class CivilComments(Packed):
             blank := next((row for row, text in enumerate(texts, 1) if not text.strip()), None)
         ) is not None:
             raise DataError(f"{rows.where}, row {blank:,} has no comment")
-        columns = {
-            name: (("no", "yes"), _halves(rows, name)) for name in ["toxicity", *column_names]
-        }
-        dataset = of_texts(
-            "civilcomments",
-            columns | {"split": (splits["split"], rows["split"])},
-            texts,
-            rows["article_id"],
-        )
+        columns = {}
+        for name in ["toxicity", *column_names]:
+            columns[name] = (("no", "yes"), _halves(rows, name))
+        split = (splits["split"], rows["split"])
+        dataset = of_texts("civilcomments", columns | {"split": split}, texts, rows["article_id"])
         return Reading(
             dataset, {part_name: rows["split"].count(part_name) for part_name in splits["split"]}
         )
@@ -75,16 +72,16 @@ def _halves(rows: WildsTable, name: str) -> list[str]:
     out = []
     for row, cell in enumerate(rows[name], 1):
         try:
-            share = (
-                {"True": 1.0, "False": 0.0, "": 0.0}[cell]
-                if cell in ("True", "False", "")
-                else float(cell)
-            )
+            if cell in ("True", "False", ""):
+                share = {"True": 1.0, "False": 0.0, "": 0.0}[cell]
+            else:
+                share = float(cell)
         except ValueError:
             share = -1.0
         if not 0 <= share <= 1:
-            raise DataError(
+            problem = (
                 f"{rows.where}, row {row:,}: {name} is {shown(cell)}, and not a share from 0 to 1"
             )
+            raise DataError(problem)
         out.append("yes" if share >= 0.5 else "no")
     return out

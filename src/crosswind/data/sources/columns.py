@@ -35,7 +35,9 @@ MOST_CHARACTERS = 500_000
 
 def rows_of(path: str, source: str, header: list[str] | None) -> DataFrame:
     """The rows of a table, under the names of a setting where it has none itself."""
-    names = None if header is None else names_chosen(header, f"{source}.header", "name")
+    names = None
+    if header is not None:
+        names = names_chosen(header, f"{source}.header", "name")
     return read_table(path, f"{source}.path", names)
 
 
@@ -92,12 +94,16 @@ def of_text_columns(
     """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the
     `source`, `DataError`."""
     field = f"{source}.text"
-    text_columns = [text] if isinstance(text, str) else names_chosen(text, field, "column")
+    if isinstance(text, str):
+        text_columns = [text]
+    else:
+        text_columns = names_chosen(text, field, "column")
     has_text = np.ones(rows.height, dtype=bool)
     for column in text_columns:
         has = _has_text(rows, has_column(rows, column, path, field), path)
         if blank == "refuse" and not has.all():
-            _refuse_blank(rows, column, path, np.flatnonzero(~has), source in ("table", "texts"))
+            may_be_left_out = source in ("table", "texts")
+            _refuse_blank(rows, column, path, np.flatnonzero(~has), may_be_left_out)
         has_text &= has
     ids = np.flatnonzero(has_text)
     if not ids.size:
@@ -113,13 +119,18 @@ def of_text_columns(
 def _refuse_blank(
     rows: DataFrame, name: str, path: str, row_numbers: NDArray[np.int64], may_be_left_out: bool
 ) -> None:
-    blank_words = "a text of white space alone" if rows[name][int(row_numbers[0])] else "no text"
-    other_rows = f" ({row_numbers.size - 1:,} more such rows)" if row_numbers.size > 1 else ""
+    blank_words = "no text"
+    if rows[name][int(row_numbers[0])]:
+        blank_words = "a text of white space alone"
+    other_rows = ""
+    if row_numbers.size > 1:
+        other_rows = f" ({row_numbers.size - 1:,} more such rows)"
     advice = ", or say blank: leave-out" if may_be_left_out else ""
-    raise DataError(
+    problem = (
         f"{path}, column {name!r}, row {row_numbers[0] + 1} has {blank_words}{other_rows}; take it"
         f" out{advice}"
     )
+    raise DataError(problem)
 
 
 def _plain(rows: DataFrame, name: str) -> Series:
@@ -128,16 +139,17 @@ def _plain(rows: DataFrame, name: str) -> Series:
     import polars
 
     column = rows.get_column(name)
-    return (
-        column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
-    )
+    if column.dtype in (polars.Categorical, polars.Enum):
+        return column.cast(polars.String)
+    return column
 
 
 def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     """Which rows have a text in a column. Raises `DataError` for a column of something else."""
     import polars
 
-    column, where = _plain(rows, name), f"{path}, column {name!r}"
+    column = _plain(rows, name)
+    where = f"{path}, column {name!r}"
     if column.dtype != polars.String:
         raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
     blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
@@ -166,22 +178,29 @@ def with_inputs(
     `AttributedDataset`, made here of numbers and pictures, while the whole is hashed."""
     arrays = {"inputs": inputs if contents is None else contents}
     arrays |= {} if dataset.units is None else {"units": dataset.units}
-    arrays |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
+    if not np.array_equal(dataset.ids, np.arange(dataset.n_base)):
+        arrays |= {"ids": dataset.ids}
     notes = dataset.notes
     with ThreadPoolExecutor(1) as beside:
         arrays_digest = beside.submit(digest_arrays, arrays)
         if contents is None:
-            contents = picture_hashes(inputs) if spec.kind == "image" else number_hashes(inputs)
-            notes = notes if contents is not None else (*notes, ("", EQUAL_NUMBERS))
+            if spec.kind == "image":
+                contents = picture_hashes(inputs)
+            else:
+                contents = number_hashes(inputs)
+            if contents is None:
+                notes = (*notes, ("", EQUAL_NUMBERS))
+        table_digest = dataset.table.digest()
         fingerprint = digest(
-            {"source": source, "table": dataset.table.digest(), "arrays": arrays_digest.result()}
+            {"source": source, "table": table_digest, "arrays": arrays_digest.result()}
         )
+    origin = f"{source} {fingerprint}"
     return replace(
         dataset,
         read=inputs.__getitem__,
         input=spec,
         contents=contents,
         fingerprint=fingerprint,
-        origin=f"{source} {fingerprint}",
+        origin=origin,
         notes=notes,
     )

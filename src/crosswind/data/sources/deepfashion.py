@@ -83,7 +83,8 @@ class DeepFashion(PackedTrees):
             (Attribute("category", tuple(categories)), *kinds, attributes[-1]), codes
         )
         _, item_codes = np.unique([name.rsplit("/", 2)[-2] for name in files], return_inverse=True)
-        dataset = self.of_files(table, tree, files, item_codes.astype(np.int64))
+        units = item_codes.astype(np.int64)
+        dataset = self.of_files(table, tree, files, units)
         return Reading(
             dataset, dict(zip(SPLITS, np.bincount(codes[-1], minlength=3).tolist(), strict=True))
         )
@@ -92,9 +93,10 @@ class DeepFashion(PackedTrees):
         """The tree that has the folder of fine annotations, and the name of that folder with
         `/`."""
         for lists in (tree, folder_tree(folder)):
-            inside = [
-                name for name in lists.sizes if f"/{name}".endswith(f"/{FINE}/list_attr_cloth.txt")
-            ]
+            inside = []
+            for name in lists.sizes:
+                if f"/{name}".endswith(f"/{FINE}/list_attr_cloth.txt"):
+                    inside.append(name)
             if len(inside) == 1:
                 return lists, inside[0].removesuffix("list_attr_cloth.txt")
         raise DataError(f"{folder} has no folder {FINE} with list_attr_cloth.txt ({self.card.get})")
@@ -110,10 +112,11 @@ def _numbers(
     """The whole numbers of a list of so many rows: int64 [rows, columns]. Raises `DataError`."""
     words = [line.split() for line in lines_of(*file)]
     if len(words) != rows:
-        raise DataError(
+        problem = (
             f"{file[0].name}: {file[1]} has {len(words):,} rows, and its list of pictures has"
             f" {rows:,}"
         )
+        raise DataError(problem)
     texts = {str(number) for number in known_numbers}
     wrong = next(
         (

@@ -77,9 +77,10 @@ class Digits(Source):
             "file": file,
         }
         identity |= {"one_size": True} if self.one_size else {}
+        table = AttributeTable(attributes, codes)
         return AttributedDataset(
             name="digits",
-            table=AttributeTable(attributes, codes),
+            table=table,
             read=_painter(codes, self.size, sizes),
             input=InputSpec.image(self.size, self.size, 3),
             fingerprint=digest(identity),
@@ -96,7 +97,9 @@ def dealt(label: NDArray[np.integer], n_labels: int, seed: int) -> NDArray[np.in
     one attribute too.
     """
     turn = np.arange(27)
-    first, block, layer = turn % 3, turn // 3 % 3, turn // 9
+    first = turn % 3
+    block = turn // 3 % 3
+    layer = turn // 9
     combinations = np.stack([first, (first + block) % 3, (first + 2 * block + layer) % 3])
     out = np.empty((3, len(label)), dtype=np.int64)
     for value in range(n_labels):
@@ -132,7 +135,8 @@ def _read() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         raise DataError(
             f"scikit-learn's digits at {path} have shape {rows.shape}, not ({ROWS}, 65)"
         )
-    grey, digit = rows[:, :64], rows[:, 64]
+    grey = rows[:, :64]
+    digit = rows[:, 64]
     if grey.min() < 0 or grey.max() > 16 or set(digit.tolist()) != set(range(10)):
         raise DataError(
             f"scikit-learn's digits at {path} hold values outside grey levels 0 to 16 and digits 0"

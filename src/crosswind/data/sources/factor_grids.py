@@ -144,14 +144,13 @@ class DSprites(PreparedSource):
         from crosswind.data.archives.arrays import Expected, npz_rows, read_arrays
 
         path = folder / self.card.files[0].name
-        latents = read_arrays(
-            path, {"latents_classes": Expected("integers", (None, len(COUNTS) + 1))}
-        )["latents_classes"]
+        expected = {"latents_classes": Expected("integers", (None, len(COUNTS) + 1))}
+        latents = read_arrays(path, expected)["latents_classes"]
         for column, count in enumerate((1, *COUNTS)):
-            check_known(
-                latents[:, column], range(count), f"{path}: column {column} of 'latents_classes'"
-            )
-        rows = npz_rows(path, "imgs", Expected("uint8", (len(latents), 64, 64)))
+            value_words = f"{path}: column {column} of 'latents_classes'"
+            check_known(latents[:, column], range(count), value_words)
+        shape = (len(latents), 64, 64)
+        rows = npz_rows(path, "imgs", Expected("uint8", shape))
 
         def images(row_numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
             return (_black_or_white(rows(row_numbers), path) * np.uint8(255))[..., None]
@@ -166,11 +165,9 @@ class DSprites(PreparedSource):
         objects, grounds = self._dealt()
         grid_numbers = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
         fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed, **self._palette})
+        colors = (objects[grid_numbers], grounds[grid_numbers])
         coloured = self._colored(
-            latents,
-            (objects[grid_numbers], grounds[grid_numbers]),
-            lambda rows: dataset.inputs(rows)[..., 0],
-            fingerprint,
+            latents, colors, lambda rows: dataset.inputs(rows)[..., 0], fingerprint
         )
         # A picture is named by its latents, as where it is drawn: turned by a quarter a square has
         # the same pixels.
@@ -180,7 +177,9 @@ class DSprites(PreparedSource):
     def _palette(self) -> dict[str, object]:
         """What a fingerprint holds of the palette: nothing of the first, so that what is known of
         its pictures stays so."""
-        return {} if self.palette == "on-colour" else {"palette": self.palette}
+        if self.palette == "on-colour":
+            return {}
+        return {"palette": self.palette}
 
     def _dealt(self) -> Colors:
         objects, grounds = _dealt_colors(self.seed)
@@ -196,7 +195,8 @@ class DSprites(PreparedSource):
     ) -> AttributedDataset:
         """The data set of rows with latents [5, n], the colours of object and ground, and how far
         the object covers the pixels."""
-        table = AttributeTable(self.attributes(), np.concatenate([latents, np.stack(colors)]))
+        codes = np.concatenate([latents, np.stack(colors)])
+        table = AttributeTable(self.attributes(), codes)
         shape = InputSpec.image(self.size, self.size, 3)
         return AttributedDataset(
             "dsprites",
@@ -249,12 +249,14 @@ class Shapes3D(PreparedSource):
             return drawn_rooms(views, colors[floor], colors[wall], colors[solid], self.size)
 
         codes = np.indices(ROOM_COUNTS, dtype=np.uint8).reshape(len(ROOM_COUNTS), -1)
+        table = AttributeTable(self.attributes(), codes)
+        fingerprint = digest({"source": "shapes3d", "drawing": 1, "size": self.size})
         return AttributedDataset(
             name="shapes3d",
-            table=AttributeTable(self.attributes(), codes),
+            table=table,
             read=images,
             input=InputSpec.image(self.size, self.size, 3),
-            fingerprint=digest({"source": "shapes3d", "drawing": 1, "size": self.size}),
+            fingerprint=fingerprint,
         )
 
     def read(self, folder: Path) -> Reading:
@@ -263,19 +265,17 @@ class Shapes3D(PreparedSource):
         from crosswind.data.archives.arrays import Expected, hdf5_rows, whole_hdf5
 
         path = self.trusted(folder / self.card.files[0].name, whole_hdf5)
-        labels = hdf5_rows(path, "labels", Expected("floats", (None, len(ROOM_COUNTS)))).all()
-        pictures = hdf5_rows(path, "images", Expected("uint8", (len(labels), 64, 64, 3)))
+        expected = Expected("floats", (None, len(ROOM_COUNTS)))
+        labels = hdf5_rows(path, "labels", expected).all()
+        shape = (len(labels), 64, 64, 3)
+        pictures = hdf5_rows(path, "images", Expected("uint8", shape))
         codes = np.empty((len(ROOM_COUNTS), len(labels)), dtype=np.uint8)
         for code, factor_column, (name, values) in zip(
             codes, labels.T, ROOM_FACTORS.items(), strict=True
         ):
             is_near = np.abs(factor_column[:, None] - np.array(values)) < 1e-3
-            check_known(
-                np.where(is_near.any(axis=1), 0, factor_column),
-                (0,),
-                f"{path}: {name} in 'labels'",
-                values,
-            )
+            value_words = f"{path}: {name} in 'labels'"
+            check_known(np.where(is_near.any(axis=1), 0, factor_column), (0,), value_words, values)
             code[:] = is_near.argmax(axis=1)
         return _reading("shapes3d", self.attributes(), codes, pictures, 3, path)
 
@@ -333,7 +333,8 @@ class MPI3D(PreparedSource):
 
         path = folder / self.originals()[0].name
         rows = npz_rows(path, "images", Expected("uint8", (None, 64, 64, 3)))
-        n, n_published = rows.shape[0], self.totals()["all"]
+        n = rows.shape[0]
+        n_published = self.totals()["all"]
         if n > n_published:
             raise DataError(
                 f"{path} holds {n:,} pictures, more than the {n_published:,} of the grid"
@@ -363,10 +364,8 @@ def _reading(
     if len(np.unique(np.ravel_multi_index(tuple(codes.astype(np.int64)), counts))) < codes.shape[1]:
         raise DataError(f"{path} is not the file of {name}: two of its rows have the same factors")
     table = AttributeTable(tuple(attributes), codes)
-    return Reading(
-        AttributedDataset(name, table, images, InputSpec.image(64, 64, channels)),
-        {"all": codes.shape[1]},
-    )
+    dataset = AttributedDataset(name, table, images, InputSpec.image(64, 64, channels))
+    return Reading(dataset, {"all": codes.shape[1]})
 
 
 def _archive(archive_path: str) -> tuple[Images, str]:
@@ -380,7 +379,8 @@ def _archive(archive_path: str) -> tuple[Images, str]:
     path = Path(archive_path).expanduser()
     if not path.is_file():
         raise InputError("dsprites.path", f"there is no file {archive_path!r}")
-    latents = npz_rows(path, "latents_classes", Expected("integers", (ROWS, len(COUNTS) + 1)))
+    expected = Expected("integers", (ROWS, len(COUNTS) + 1))
+    latents = npz_rows(path, "latents_classes", expected)
     pictures = npz_rows(path, "imgs", Expected("uint8", (ROWS, 64, 64)))
     sums = sums_of(path)
     cover_blocks: list[NDArray[np.uint8]] = []
@@ -393,7 +393,8 @@ def _archive(archive_path: str) -> tuple[Images, str]:
                     f"{path} is not the dSprites archive: 'latents_classes' is not the full grid in"
                     " its order"
                 )
-            bits, start = np.empty((ROWS, 64 * 64 // 8), dtype=np.uint8), 0
+            bits = np.empty((ROWS, 64 * 64 // 8), dtype=np.uint8)
+            start = 0
             for block in pictures.blocks():
                 bits[start : start + len(block)] = np.packbits(
                     _black_or_white(block, path).reshape(-1, 64 * 64), axis=1
@@ -414,9 +415,8 @@ def _black_or_white(pictures: NDArray[np.uint8], path: Path) -> NDArray[np.uint8
 def _dealt_colors(seed: int) -> Colors:
     """Object and background colour of every row: two uint8 [737280]."""
     blocks = COUNTS[0] * COUNTS[1]
-    keys = (hash64(np.arange(ROWS), seed_of(seed, "dsprites", "colors")) >> np.uint64(48)).astype(
-        np.uint16
-    )
+    ids = np.arange(ROWS)
+    keys = (hash64(ids, seed_of(seed, "dsprites", "colors")) >> np.uint64(48)).astype(np.uint16)
     # A stable sort of 16 bits is a radix sort: 737,280 rows take 10 ms, and equal keys fall in the
     # order of the rows.
     order = np.argsort(keys.reshape(blocks, -1), axis=1, kind="stable")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,19 +79,7 @@ class HuggingFace(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had
         or read."""
-        name = self.id if self.path is None else self.path
-        if self.text is not None and self.image is not None:
-            raise InputError("huggingface.text", "is given instead of 'image', and both are")
-        if name is None or (self.id is not None and self.path is not None):
-            raise InputError(
-                "huggingface.id",
-                "give either the id of a data set of the hub or the path of local files",
-            )
-        if self.path is not None and (self.config, self.revision) != (None, None):
-            raise InputError(
-                "huggingface.path",
-                "names local files, and 'config' and 'revision' are of a data set of the hub",
-            )
+        name = self._checked_name()
         with _quiet(name):
             import datasets
 
@@ -99,72 +87,88 @@ class HuggingFace(PreparedSource):
             lengths = {label: len(split) for label, split in splits.items()}
             all_rows = datasets.concatenate_datasets(list(splits.values()))
             text_columns = [self.text] if isinstance(self.text, str) else self.text
-            if text_columns is not None:
+            image = ""
+            if text_columns is None:
+                all_rows, image = self._images(all_rows)
+            else:
+                known_columns = all_rows.features
                 text_columns = names_chosen(
-                    text_columns, "huggingface.text", "column", all_rows.features
+                    text_columns, "huggingface.text", "column", known_columns
                 )
-            all_rows, image = self._images(all_rows) if text_columns is None else (all_rows, "")
             table, notes = self._table(all_rows, lengths, text_columns or [image], name)
-            units, options = None, dict[str, Any](distinct=frozenset(), notes=notes)
-            if self.unit is not None:
-                column = _column_named(self.unit, "unit", all_rows)
-                units, doubts, unit_notes = unit_codes(_frame(all_rows, column), column, name)
-                options |= {"unit_doubts": doubts, "notes": (*unit_notes, *notes)}
+            units, options = self._units(all_rows, notes, name)
             if text_columns is not None:
-                return Reading(
-                    replace(_of_texts(all_rows, text_columns, table, units, name), **options),
-                    lengths,
-                )
+                dataset = _of_texts(all_rows, text_columns, table, units, name)
+                return Reading(replace(dataset, **options), lengths)
             rows = all_rows.select_columns([image]).with_format("arrow")
-            labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
-
-            def named(row: int) -> str:
-                split_number = int(np.searchsorted(starts, row, side="right")) - 1
-                return (
-                    f"{name}, {labels[split_number]}, row {row - int(starts[split_number]) + 1}:"
-                    " the image"
-                )
-
-            def opened(row: int) -> Path | bytes:
-                cell = rows[row].column(image)[0].as_py() or {}
-                if not cell.get("bytes") and not cell.get("path"):
-                    raise Refused("is missing")
-                return bytes(cell["bytes"]) if cell["bytes"] else Path(cell["path"])
-
+            opened = _opener(rows, image)
+            named = _namer(name, lengths)
             sizes = _sizes(rows[:].column(image), opened, named)
         location = (
             Path(name).expanduser().resolve()
             if self.path is not None
             else (name, self.config, self.revision)
         )
+        units_digest = None if units is None else digest_arrays({"units": units})
+        identity = {
+            "source": "huggingface",
+            "bytes": digest_arrays({"bytes": sizes}),
+            "units": units_digest,
+        }
+        short_name = name.rstrip("/").rpartition("/")[2] or "huggingface"
+        origin = f"huggingface {location} {list(lengths)}"
         dataset = from_files(
-            name.rstrip("/").rpartition("/")[2] or "huggingface",
+            short_name,
             table,
             opened,
             named,
             self.size,
             sizes,
-            told={
-                "source": "huggingface",
-                "bytes": digest_arrays({"bytes": sizes}),
-                "units": None if units is None else digest_arrays({"units": units}),
-            },
+            told=identity,
             units=units,
-            origin=f"huggingface {location} {labels}",
+            origin=origin,
             **options,
         )
         return Reading(dataset, lengths)
 
+    def _checked_name(self) -> str:
+        """The id of the data set or the path of its files. Raises `InputError` for settings that
+        name none or two, or do not go together."""
+        name = self.id if self.path is None else self.path
+        if self.text is not None and self.image is not None:
+            raise InputError("huggingface.text", "is given instead of 'image', and both are")
+        if name is None or (self.id is not None and self.path is not None):
+            problem = "give either the id of a data set of the hub or the path of local files"
+            raise InputError("huggingface.id", problem)
+        if self.path is not None and (self.config, self.revision) != (None, None):
+            problem = "names local files, and 'config' and 'revision' are of a data set of the hub"
+            raise InputError("huggingface.path", problem)
+        return name
+
+    def _units(
+        self, all_rows: Dataset, notes: Notes, name: str
+    ) -> tuple[NDArray[np.int64] | None, dict[str, Any]]:
+        """The unit of each row, None without a column of them, and what a data set is told of
+        doubts."""
+        options: dict[str, Any] = {"distinct": frozenset(), "notes": notes}
+        if self.unit is None:
+            return None, options
+        column = _column_named(self.unit, "unit", all_rows)
+        rows = _frame(all_rows, column)
+        units, doubts, unit_notes = unit_codes(rows, column, name)
+        options |= {"unit_doubts": doubts, "notes": (*unit_notes, *notes)}
+        return units, options
+
     def _parts(self, name: str) -> dict[str, Dataset]:
         """The chosen splits by name; `all` where there are none."""
-        splits_found = (
-            _from_hub(name, self.config, self.revision) if self.path is None else _from_files(name)
-        )
-        chosen = (
-            list(splits_found)
-            if self.splits is None
-            else names_chosen(self.splits, "huggingface.splits", "split", splits_found)
-        )
+        if self.path is None:
+            splits_found = _from_hub(name, self.config, self.revision)
+        else:
+            splits_found = _from_files(name)
+        if self.splits is None:
+            chosen = list(splits_found)
+        else:
+            chosen = names_chosen(self.splits, "huggingface.splits", "split", splits_found)
         for split in chosen:
             if splits_found[split].features != splits_found[chosen[0]].features or not len(
                 splits_found[split]
@@ -185,12 +189,12 @@ class HuggingFace(PreparedSource):
             if isinstance(feature, datasets.Image)
         ]
         if self.image is None and len(images) != 1:
-            raise InputError(
-                "huggingface.image",
-                f"name one: there are {len(images)} columns of images",
-                images or all_rows.column_names,
-            )
-        column = images[0] if self.image is None else _column_named(self.image, "image", all_rows)
+            problem = f"name one: there are {len(images)} columns of images"
+            raise InputError("huggingface.image", problem, images or all_rows.column_names)
+        if self.image is None:
+            column = images[0]
+        else:
+            column = _column_named(self.image, "image", all_rows)
         if column not in images and getattr(all_rows.features[column], "dtype", "") not in (
             "binary",
             "large_binary",
@@ -228,10 +232,8 @@ class HuggingFace(PreparedSource):
                     (),
                 )
             )
-        table = AttributeTable(
-            tuple(attribute for attribute, _, _ in coded_columns),
-            np.stack([codes for _, codes, _ in coded_columns]),
-        )
+        attributes = tuple(attribute for attribute, _, _ in coded_columns)
+        table = AttributeTable(attributes, np.stack([codes for _, codes, _ in coded_columns]))
         return table, tuple(note for _, _, notes in coded_columns for note in notes)
 
 
@@ -245,7 +247,8 @@ def _quiet(name: str) -> Iterator[None]:
         raise DataError(
             "source 'huggingface' needs the extra: pip install 'crosswind[huggingface]'"
         ) from None
-    quiet, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    quiet = datasets.are_progress_bars_disabled()
+    level = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(
         datasets.logging.CRITICAL
@@ -267,7 +270,10 @@ def _quiet(name: str) -> Iterator[None]:
 def _said(error: Exception) -> str:
     """The first sentence of an error of `datasets`, and of the one that caused it."""
     cause = error.__cause__
-    text = str(error) if cause is None else f"{error} ({type(cause).__name__}: {cause})"
+    if cause is None:
+        text = str(error)
+    else:
+        text = f"{error} ({type(cause).__name__}: {cause})"
     return one_line(text, 300) or type(error).__name__
 
 
@@ -280,11 +286,10 @@ def _from_hub(name: str, config: str | None, revision: str | None) -> dict[str, 
         )
     # Before version 4 the library could run code that came with a data set, and asked or looked at
     # the environment whether to.
-    barred = (
-        {"trust_remote_code": False}
-        if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
-        else {}
-    )
+    if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters:
+        barred = {"trust_remote_code": False}
+    else:
+        barred = {}
     try:
         return dict(datasets.load_dataset(name, config, revision=revision, **barred))
     except OSError as error:
@@ -330,7 +335,37 @@ def _from_files(name: str) -> dict[str, Dataset]:
                 " save_to_disk"
             )
         split = datasets.load_dataset(kind, data_dir=str(location))
-    return dict(split) if isinstance(split, datasets.DatasetDict) else {"all": split}
+    if isinstance(split, datasets.DatasetDict):
+        return dict(split)
+    return {"all": split}
+
+
+def _opener(rows: Dataset, image: str) -> Callable[[int], Path | bytes]:
+    """From the number of a row to the file of its image, or the bytes."""
+
+    def opened(row: int) -> Path | bytes:
+        cell = rows[row].column(image)[0].as_py() or {}
+        if not cell.get("bytes") and not cell.get("path"):
+            raise Refused("is missing")
+        if cell["bytes"]:
+            return bytes(cell["bytes"])
+        return Path(cell["path"])
+
+    return opened
+
+
+def _namer(name: str, lengths: Mapping[str, int]) -> Callable[[int], str]:
+    """From the number of a row to what its image is called in sentences. `lengths`: rows of each
+    split, in order."""
+    labels = list(lengths)
+    starts = np.cumsum([0, *lengths.values()])
+
+    def named(row: int) -> str:
+        split_number = int(np.searchsorted(starts, row, side="right")) - 1
+        row_of_split = row - int(starts[split_number]) + 1
+        return f"{name}, {labels[split_number]}, row {row_of_split}: the image"
+
+    return named
 
 
 def _column_named(column: str, setting: str, all_rows: Dataset) -> str:
@@ -357,19 +392,22 @@ def _attribute(
 ) -> tuple[Attribute, NDArray[np.int64], Notes]:
     import datasets
 
-    feature, frame = all_rows.features[column], _frame(all_rows, column)
+    feature = all_rows.features[column]
+    frame = _frame(all_rows, column)
     if not isinstance(feature, datasets.ClassLabel):
         table, notes = attribute_table(frame, [column], name)
         return table.attributes[0], table.codes[0].astype(np.int64), notes
     codes = frame[column].fill_null(-1).to_numpy()
     wrong = np.flatnonzero((codes < 0) | (codes >= len(feature.names)))
     if wrong.size:
-        raise DataError(
+        problem = (
             f"{name}, column {column!r}, row {wrong[0] + 1} has no class (number"
             f" {codes[wrong[0]]}); test rows are often published without: use splits"
         )
+        raise DataError(problem)
     present, again = np.unique(codes, return_inverse=True)
-    values, one_of, value_notes = as_values(column, [feature.names[code] for code in present])
+    names = [feature.names[code] for code in present]
+    values, one_of, value_notes = as_values(column, names)
     return Attribute(column, values), one_of[again], value_notes
 
 
@@ -388,17 +426,19 @@ def _of_texts(
             raise InputError("huggingface.text", f"the column {column!r} holds no texts")
         blank = (cells.is_null() | (cells.str.strip_chars() == "")).arg_true()
         if len(blank):
-            raise DataError(
+            problem = (
                 f"{name}, column {column!r}, row {blank[0] + 1} has no text; choose other rows with"
                 " splits"
             )
+            raise DataError(problem)
     joined_texts = np.empty(len(all_rows), dtype=object)
     joined_texts[:] = [joined(row) for row in zip(*frames, strict=True)]
     contents = contents_of(joined_texts)
-    identity = {
-        "table": table.digest(),
-        "units": None if units is None else digest_arrays({"units": units}),
-    }
+    units_digest = None if units is None else digest_arrays({"units": units})
+    identity = {"table": table.digest(), "units": units_digest}
+    fingerprint = digest(
+        {"source": "huggingface", **identity, "texts": digest_arrays({"contents": contents})}
+    )
     return AttributedDataset(
         name.rstrip("/").rpartition("/")[2] or "huggingface",
         table,
@@ -406,9 +446,7 @@ def _of_texts(
         InputSpec.text(),
         units=units,
         contents=contents,
-        fingerprint=digest(
-            {"source": "huggingface", **identity, "texts": digest_arrays({"contents": contents})}
-        ),
+        fingerprint=fingerprint,
     )
 
 
@@ -426,8 +464,9 @@ def _sizes(
         except Refused as error:
             raise DataError(f"{named(row)} {error}") from None
         except (OSError, ValueError):
-            raise DataError(
+            problem = (
                 f"{named(row)} is not held but lies elsewhere, and there is no file"
                 f" {str(opened(row))!r}"
-            ) from None
+            )
+            raise DataError(problem) from None
     return sizes

@@ -4,7 +4,7 @@ own."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,28 @@ from crosswind.data.trees import Tree, folder_tree, in_order, joined, listed, zi
 _PACS_PLACE = re.compile(
     r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))"
 )
+_PACS_ARCHIVES = ("PACS.zip", "pacs.zip", "kfold.zip")
+
+
+def _tree_of_pacs(folder: Path) -> Tree:
+    """The files below `folder`. Archives count where no image lies unpacked beside them."""
+    tree = folder_tree(folder)
+    if any(map(_PACS_PLACE.fullmatch, tree.sizes)):
+        return tree
+    archives = [name for name in tree.sizes if name.rpartition("/")[2] in _PACS_ARCHIVES]
+    return joined([tree, *(zip_tree(folder / name) for name in archives)], str(folder))
+
+
+def _one_place(matches: Iterable[re.Match[str]], folder: Path) -> str:
+    """The folders above the renditions, the same for all images. Raises `DataError` without images,
+    and where they lie in two places."""
+    before = sorted({match[1] for match in matches})
+    if not before:
+        raise DataError(f"{folder} holds no images of PACS (PACS.zip)")
+    if len(before) > 1:
+        places_words = f"in {before[0] or '.'!r} and in {before[1] or '.'!r}"
+        raise DataError(f"{folder} holds images of PACS in two places: {places_words}")
+    return before[0]
 
 
 @register("pacs", kind="source")
@@ -64,75 +86,65 @@ class Pacs(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The images RENDITION/CLASS/FILE, at any depth of `folder` or in a zip archive there, and
         the lists beside them."""
-        tree = folder_tree(folder)
-        if not any(
-            map(_PACS_PLACE.fullmatch, tree.sizes)
-        ):  # archives count where nothing lies unpacked beside them
-            archives = [
-                name
-                for name in tree.sizes
-                if name.rpartition("/")[2] in ("PACS.zip", "pacs.zip", "kfold.zip")
-            ]
-            tree = joined([tree, *(zip_tree(folder / name) for name in archives)], str(folder))
+        tree = _tree_of_pacs(folder)
         matches = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
-        before = sorted({match[1] for match in matches})
-        if len(before) != 1:
-            places_words = (
-                f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}"
-                if before
-                else ""
-            )
-            raise DataError(
-                f"{folder} holds images of PACS {places_words}"
-                if before
-                else f"{folder} holds no images of PACS (PACS.zip)"
-            )
+        before = _one_place(matches, folder)
         attributes = self.attributes()[: 3 if self.lists else 2]
         classes, renditions = (attribute.values for attribute in attributes[:2])
         for match in matches:
             if match[4] not in classes or not tree.sizes[match[0]]:
-                raise DataError(
+                problem = (
                     f"{tree.name}: {match[0]!r} is empty, or lies in a folder that is no class"
                     f" ({', '.join(classes)})"
                 )
+                raise DataError(problem)
         matches.sort(key=lambda match: (renditions.index(match[3]), match[2]))
         files = {match[2]: tree.sizes[match[0]] for match in matches}
-        codes = [
-            positions([match[4] for match in matches], classes),
-            positions([match[3] for match in matches], renditions),
-        ]
+        class_codes = positions([match[4] for match in matches], classes)
+        rendition_codes = positions([match[3] for match in matches], renditions)
+        codes = [class_codes, rendition_codes]
         if self.lists:
-            split: dict[str, int] = {}
-            for rendition in dict.fromkeys(match[3] for match in matches):
-                lists = [
-                    self._list(tree, folder, f"{rendition}_{part_name}_kfold.txt")
-                    for part_name in attributes[2].values
-                ]
-                rows = _listed(
-                    tree, lists, rendition, files, tree.name, dict(enumerate(classes, 1))
-                )
-                split |= {file: part_name for file, _, part_name in rows}
-            if left := [file for file in files if file not in split]:
-                raise DataError(
-                    f"{tree.name}: the official lists leave out {left[0]!r} and {len(left) - 1:,}"
-                    " more"
-                )
+            renditions_there = dict.fromkeys(match[3] for match in matches)
+            split = self._split(tree, folder, files, renditions_there, attributes)
             codes.append(np.array([split[file] for file in files]))
         table = AttributeTable(attributes, np.stack(codes))
-        rows_of = np.bincount(codes[1], minlength=len(renditions)).tolist()
+        rows_of = np.bincount(rendition_codes, minlength=len(renditions)).tolist()
         identity = {"source": "pacs", "bytes": sizes_digest(files.values())}
-        dataset = of_tree(
-            "pacs", table, [(tree, before[0] + file) for file in files], self.size, identity
-        )
+        packed_files = [(tree, before + file) for file in files]
+        dataset = of_tree("pacs", table, packed_files, self.size, identity)
         return Reading(dataset, dict(zip(renditions, rows_of, strict=True)))
+
+    def _split(
+        self,
+        tree: Tree,
+        folder: Path,
+        files: Mapping[str, int],
+        renditions: Iterable[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, int]:
+        """The code of its official split by file. Raises `DataError` for a file that is in no
+        list."""
+        class_numbers = dict(enumerate(attributes[0].values, 1))
+        split: dict[str, int] = {}
+        for rendition in renditions:
+            lists = []
+            for part_name in attributes[2].values:
+                lists.append(self._list(tree, folder, f"{rendition}_{part_name}_kfold.txt"))
+            rows = _listed(tree, lists, rendition, files, tree.name, dict(class_numbers))
+            split |= {file: part_name for file, _, part_name in rows}
+        left = [file for file in files if file not in split]
+        if left:
+            problem = f"the official lists leave out {left[0]!r} and {len(left) - 1:,} more"
+            raise DataError(f"{tree.name}: {problem}")
+        return split
 
     def _list(self, tree: Tree, folder: Path, list_name: str) -> str:
         """The name in the tree of an official list."""
         list_files = [name for name in tree.sizes if name.rpartition("/")[2] == list_name]
         if len(list_files) != 1:
-            how_often = (
-                f"twice: {list_files[0]!r} and {list_files[1]!r}" if list_files else "nowhere"
-            )
+            how_often = "nowhere"
+            if list_files:
+                how_often = f"twice: {list_files[0]!r} and {list_files[1]!r}"
             raise DataError(
                 f"{folder} has the official list {list_name} {how_often}; put it there once, or set"
                 " lists=false"
@@ -179,9 +191,9 @@ class DomainNet(PreparedSource):
 
     def variants(self) -> tuple[str, ...]:
         """The renditions that are read: each has a zip and two lists."""
-        return (
-            self.card.attributes["rendition"] if self.renditions is None else tuple(self.renditions)
-        )
+        if self.renditions is None:
+            return self.card.attributes["rendition"]
+        return tuple(self.renditions)
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The zips, or the unpacked folders, and the lists."""
@@ -203,10 +215,8 @@ class DomainNet(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The rows of the official lists, and their images in zips or folders."""
         splits = self.card.attributes["split"]
-        lists = folder_tree(
-            folder,
-            only=[f"{name}_{part_name}.txt" for name in self.variants() for part_name in splits],
-        )
+        only = [f"{name}_{part_name}.txt" for name in self.variants() for part_name in splits]
+        lists = folder_tree(folder, only=only)
         names: dict[int, str] = {}
         files: list[File] = []
         codes: list[tuple[int, int, int]] = []
@@ -214,7 +224,10 @@ class DomainNet(PreparedSource):
             # The zip is what is published; a folder may be anything, so it is read only where there
             # is no zip.
             archive = folder / f"{rendition}.zip"
-            images = zip_tree(archive) if archive.exists() else _unpacked(folder, rendition)
+            if archive.exists():
+                images = zip_tree(archive)
+            else:
+                images = _unpacked(folder, rendition)
             list_names = [f"{rendition}_{part_name}.txt" for part_name in splits]
             rows = _listed(lists, list_names, rendition, images.sizes, images.name, names)
             files += [(images, path) for path, _, _ in rows]
@@ -223,9 +236,8 @@ class DomainNet(PreparedSource):
         columns = np.array(codes).T
         columns[0] = np.searchsorted(numbers, columns[0])
         classes = Attribute("class", tuple(names[number] for number in numbers))
-        table = AttributeTable(
-            (classes, Attribute("rendition", self.variants()), Attribute("split", splits)), columns
-        )
+        attributes = (classes, Attribute("rendition", self.variants()), Attribute("split", splits))
+        table = AttributeTable(attributes, columns)
         counts = np.bincount(
             columns[1] * 2 + columns[2], minlength=2 * len(self.variants())
         ).tolist()
@@ -236,10 +248,8 @@ class DomainNet(PreparedSource):
             "source": "domainnet",
             "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
         }
-        return Reading(
-            of_tree("domainnet", table, files, self.size, identity),
-            dict(zip(part_names, counts, strict=True)),
-        )
+        dataset = of_tree("domainnet", table, files, self.size, identity)
+        return Reading(dataset, dict(zip(part_names, counts, strict=True)))
 
 
 @register("image-folder", kind="source")
@@ -283,15 +293,15 @@ class ImageFolder(PreparedSource):
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("image-folder.path", f"{self.path!r} {problem}")
-        named = (
-            [name for name in self.levels if name != "-"]
-            if isinstance(self.levels, list)
-            else self.levels
-        )
+        if isinstance(self.levels, list):
+            named = [name for name in self.levels if name != "-"]
+        else:
+            named = self.levels
         names_chosen(named, "image-folder.levels", "level")
         tree = folder_tree(top, self.path)
         files = self._images(tree)
-        attributes, codes = [], []
+        attributes = []
+        codes = []
         notes: tuple[tuple[str, str], ...] = ()
         for level, name in enumerate(self.levels):
             if name == "-":
@@ -319,12 +329,11 @@ class ImageFolder(PreparedSource):
             notes += level_notes
         table = AttributeTable(tuple(attributes), np.stack(codes))
         names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
-        identity = {
-            "source": "image-folder",
-            "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names),
-        }
+        sizes = map(tree.sizes.__getitem__, files)
+        identity = {"source": "image-folder", "files": sizes_digest(sizes, names=names)}
         name = top.resolve().name or "image-folder"
-        options = {"distinct": frozenset[str](), "notes": notes, **named_files(top, files)}
+        distinct = frozenset[str]()
+        options = {"distinct": distinct, "notes": notes, **named_files(top, files)}
         dataset = of_tree(
             name, table, [(tree, file) for file in files], self.size, identity, **options
         )
@@ -407,51 +416,30 @@ class ImageNetFolder(PreparedSource):
             if not (base / name).is_dir():
                 continue
             tree = folder_tree(base / name)
-            flat = (
-                _solution(lists, synsets)
-                if name == "val" and any("/" not in file for file in tree.sizes)
-                else {}
-            )
-            file_rows = []
-            for file in tree.sizes:
-                synset, _, image = file.rpartition("/")
-                synset = synset or flat.get(file.rpartition(".")[0], "")
-                if (
-                    synset not in synsets
-                    or not image.lower().endswith(IMAGE_ENDINGS)
-                    or not tree.sizes[file]
-                ):
-                    identity = (
-                        f"SYNSET/FILE with a synset of {_SYNSETS}"
-                        + f", or listed in {_SOLUTION}" * (name == "val")
-                    )
-                    raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {identity}")
-                file_rows.append((synsets[synset], file))
-            files += [(tree, file) for _, file in sorted(file_rows)]
-            codes += [(code, part_number) for code, _ in sorted(file_rows)]
+            synset_of = _solution(lists, synsets) if _is_flat(tree, name) else {}
+            file_rows = _coded_files(tree, name, synsets, synset_of)
+            files += [(tree, file) for _, file in file_rows]
+            codes += [(code, part_number) for code, _ in file_rows]
         if not files:
             raise DataError(
                 f"{self.path} holds no image in train or val, here or in ILSVRC/Data/CLS-LOC"
             )
         columns = np.array(codes).T
         synsets_there, columns[0] = np.unique(columns[0], return_inverse=True)
-        names, part_names = list(synsets), self.card.attributes["split"]
-        table = AttributeTable(
-            (
-                Attribute("class", tuple(names[code] for code in synsets_there)),
-                Attribute("split", part_names),
-            ),
-            columns,
+        names = list(synsets)
+        part_names = self.card.attributes["split"]
+        attributes = (
+            Attribute("class", tuple(names[code] for code in synsets_there)),
+            Attribute("split", part_names),
         )
+        table = AttributeTable(attributes, columns)
         rows = np.bincount(columns[1], minlength=2).tolist()
         identity = {
             "source": "imagenet",
             "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
         }
-        return Reading(
-            of_tree("imagenet", table, files, self.size, identity),
-            dict(zip(part_names, rows, strict=True)),
-        )
+        dataset = of_tree("imagenet", table, files, self.size, identity)
+        return Reading(dataset, dict(zip(part_names, rows, strict=True)))
 
     def totals(self) -> Mapping[str, int]:
         """None: a folder of some of the classes is read too."""
@@ -463,6 +451,33 @@ class ImageNetFolder(PreparedSource):
 
 
 _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
+
+
+def _is_flat(tree: Tree, part_name: str) -> bool:
+    """Whether images for validation lie in no folders of synsets."""
+    return part_name == "val" and any("/" not in file for file in tree.sizes)
+
+
+def _coded_files(
+    tree: Tree, part_name: str, synsets: Mapping[str, int], synset_of: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """The place of its synset and the file of every image, in order. Raises `DataError` for what is
+    no image of a synset.
+
+    `synset_of`: that of files in no folder, by their names without ending.
+    """
+    file_rows = []
+    for file, n_bytes in tree.sizes.items():
+        synset, _, image = file.rpartition("/")
+        synset = synset or synset_of.get(file.rpartition(".")[0], "")
+        is_image = image.lower().endswith(IMAGE_ENDINGS)
+        if synset not in synsets or not is_image or not n_bytes:
+            identity = f"SYNSET/FILE with a synset of {_SYNSETS}"
+            if part_name == "val":
+                identity += f", or listed in {_SOLUTION}"
+            raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {identity}")
+        file_rows.append((synsets[synset], file))
+    return sorted(file_rows)
 
 
 def _lines(lists: Tree, name: str) -> list[str]:
@@ -482,11 +497,9 @@ def _synsets(lists: Tree) -> dict[str, int]:
         if not synset and not line.strip():
             continue
         if not re.fullmatch(r"n\d{8}", synset) or synset in places_of:
-            problem = (
-                "lists it for a second time"
-                if synset in places_of
-                else "should begin with a synset such as n02085620"
-            )
+            problem = "should begin with a synset such as n02085620"
+            if synset in places_of:
+                problem = "lists it for a second time"
             raise DataError(
                 f"{lists.name}: {_SYNSETS}, line {number}, {shown(line[:60])}, {problem}"
             )
@@ -504,11 +517,9 @@ def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
         name, _, prediction = line.partition(",")
         synset = prediction.partition(" ")[0].strip()
         if line.strip() and (not name or synset not in synsets or name in synset_of):
-            problem = (
-                "which another line has too"
-                if name in synset_of
-                else "which is not NAME,SYNSET BOX"
-            )
+            problem = "which is not NAME,SYNSET BOX"
+            if name in synset_of:
+                problem = "which another line has too"
             raise DataError(
                 f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}"
             )
@@ -518,7 +529,8 @@ def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
 
 def _unpacked(folder: Path, rendition: str) -> Tree:
     """The images of a folder, by the names that they have in the zip."""
-    inside, before = folder_tree(folder / rendition), f"{rendition}/"
+    inside = folder_tree(folder / rendition)
+    before = f"{rendition}/"
     sizes = {before + name: size for name, size in inside.sizes.items()}
     return Tree(str(folder), sizes, lambda name: inside.opened(name.removeprefix(before)))
 

@@ -85,10 +85,11 @@ class ImageNetFamily(PackedTrees):
         for match in self.pictures(tree, self.pattern):
             name = self.label_of(match)
             if name is not None and name not in code_of:
-                raise DataError(
+                problem = (
                     f"{tree.name}: {match[0]!r} is in a folder that is none of the {len(code_of):,}"
                     " classes"
                 )
+                raise DataError(problem)
             if name is not None:
                 matches.append(match)
                 labels.append(code_of[name])
@@ -104,13 +105,13 @@ class ImageNetFamily(PackedTrees):
         files = [matches[position][0] for position in order]
         present_codes, codes = np.unique(codes[order], return_inverse=True)
         label = Attribute("class", tuple(self.known()[code] for code in present_codes))
+        attributes = (label, *(attribute for attribute, _ in extras))
         table = AttributeTable(
-            (label, *(attribute for attribute, _ in extras)),
-            np.stack([codes, *(column[order] for _, column in extras)]),
+            attributes, np.stack([codes, *(column[order] for _, column in extras)])
         )
-        return Reading(
-            self.of_files(table, tree, files, self.units(files), **self.more()), {"all": len(files)}
-        )
+        units = self.units(files)
+        dataset = self.of_files(table, tree, files, units, **self.more())
+        return Reading(dataset, {"all": len(files)})
 
     def units(self, files: Sequence[str]) -> NDArray[np.int64] | None:
         """The unit of each picture, None where each is its own."""
@@ -203,7 +204,9 @@ class ImageNetC(ImageNetFamily):
 
     def label_of(self, match: re.Match[str]) -> str | None:
         """The synset; pictures of other corruptions and severities are left out."""
-        return match["label"] if (match["corruption"], match["severity"]) in self._folders else None
+        if (match["corruption"], match["severity"]) in self._folders:
+            return match["label"]
+        return None
 
     def extras(self, matches: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
         """Corruption and severity. Raises `DataError` where there is no picture of one that is
@@ -360,7 +363,9 @@ class ObjectNet(ImageNetFamily):
 
     def label_of(self, match: re.Match[str]) -> str | None:
         """The kind; one that ImageNet has not is left out."""
-        return match["label"] if match["label"] in groups("objectnet") else None
+        if match["label"] in groups("objectnet"):
+            return match["label"]
+        return None
 
     def more(self) -> dict[str, Any]:
         """The border that is cut off."""

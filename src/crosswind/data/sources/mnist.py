@@ -158,14 +158,15 @@ class ColoredMnist(PreparedSource):
     def load(self) -> AttributedDataset:
         """The data set of MNIST's copy in colour. Raises `InputError` for settings that do not fit,
         `DataError` for no copy."""
-        needed: dict[str, Any] = (
-            {"channels": 3} if self.version == "ten" else {"size": 28, "paint": "digit"}
-        )
+        needed: dict[str, Any]
+        if self.version == "ten":
+            needed = {"channels": 3}
+        else:
+            needed = {"size": 28, "paint": "digit"}
         for name, value in needed.items():
             if getattr(self, name) not in (None, value):
-                raise InputError(
-                    f"colored-mnist.{name}", f"must be {value} in version {self.version}", [value]
-                )
+                problem = f"must be {value} in version {self.version}"
+                raise InputError(f"colored-mnist.{name}", problem, [value])
         return super().load()
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
@@ -203,13 +204,17 @@ class ColoredMnist(PreparedSource):
             np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts - first, counts)
         ) % 10
         attributes = (*dataset.table.attributes, Attribute("color", tuple(COLORS)))
+        codes = np.concatenate([dataset.table.codes, color[None]])
+        table = AttributeTable(attributes, codes)
+        fingerprint = digest({**identity, "paint": self.paint})
+        ground = self.paint == "ground"
         return dataclasses.replace(
             dataset,
             name="colored-mnist",
-            table=AttributeTable(attributes, np.concatenate([dataset.table.codes, color[None]])),
-            read=_painted(dataset.read, color, self.paint == "ground"),
+            table=table,
+            read=_painted(dataset.read, color, ground),
             input=InputSpec.image(self.size, self.size, 3),
-            fingerprint=digest({**identity, "paint": self.paint}),
+            fingerprint=fingerprint,
         )
 
 
@@ -234,10 +239,9 @@ class Usps(PicturesInChannels):
 
     def read(self, folder: Path) -> Reading:
         """The two files of `folder`, each bzip2 or plain text."""
-        pieces_of = {
-            part_name: [_usps_piece(original_file(folder, name))]
-            for part_name, name in (("train", "usps.bz2"), ("test", "usps.t.bz2"))
-        }
+        pieces_of = {}
+        for part_name, name in (("train", "usps.bz2"), ("test", "usps.t.bz2")):
+            pieces_of[part_name] = [_usps_piece(original_file(folder, name))]
         return in_parts("usps", self.attributes()[0], pieces_of, self.size, 1)
 
 
@@ -268,10 +272,9 @@ class Svhn(PicturesInChannels):
 
     def read(self, folder: Path) -> Reading:
         """The MATLAB files of `folder`."""
-        pieces_of = {
-            part_name: [self._piece(original_file(folder, f"{part_name}_32x32.mat"))]
-            for part_name in self.totals()
-        }
+        pieces_of = {}
+        for part_name in self.totals():
+            pieces_of[part_name] = [self._piece(original_file(folder, f"{part_name}_32x32.mat"))]
         return in_parts("svhn", self.attributes()[0], pieces_of, self.size)
 
     def _piece(self, path: Path) -> Piece:
@@ -279,10 +282,11 @@ class Svhn(PicturesInChannels):
 
         variable_shapes = mat_shapes(self.trusted(path, whole_mat))
         if not {"X", "y"} <= set(variable_shapes):
-            raise DataError(
+            problem = (
                 f"{path} has not both of the variables 'X' and 'y' but"
                 f" {', '.join(map(repr, sorted(variable_shapes))) or 'none'}"
             )
+            raise DataError(problem)
         (shape, kind), (labels, _) = variable_shapes["X"], variable_shapes["y"]
         if kind != "uint8" or shape[:3] != (SVHN_SIDE, SVHN_SIDE, 3) or not 3 <= len(shape) <= 4:
             raise DataError(
@@ -319,9 +323,8 @@ def _mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Readin
 
     pieces_of = {}
     for part_name, stem in {"train": "train", "test": "t10k"}.items():
-        images = open_matrix(
-            original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28))
-        )
+        expected = Expected("uint8", (None, 28, 28))
+        images = open_matrix(original_file(folder, f"{stem}-images-idx3-ubyte"), expected)
         labels = open_matrix(
             original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,))
         )
@@ -340,7 +343,10 @@ def _painted(grey: Images, color: NDArray[np.uint8], ground: bool) -> Images:
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         cover = grey(rows).astype(np.uint16)
         ink = inks[color[rows]][:, None, None]
-        mixed = ink * (255 - cover) + 255 * cover if ground else ink * cover
+        if ground:
+            mixed = ink * (255 - cover) + 255 * cover
+        else:
+            mixed = ink * cover
         return ((mixed + 127) // 255).astype(np.uint8)
 
     return images
@@ -350,7 +356,8 @@ def _irm(
     dataset: AttributedDataset, seed: int, channels: int, fingerprint: str
 ) -> AttributedDataset:
     training_rows = dataset.keep({"split": ["train"]})
-    grey, n = training_rows.read, training_rows.n_base
+    grey = training_rows.read
+    n = training_rows.n_base
     assert grey is not None
     digit = training_rows.table.column("digit")
     first = n * 5 // 6  # 50,000 of 60,000
@@ -381,14 +388,15 @@ def _irm(
         "environment": tuple(ENVIRONMENTS),
         "digit": tuple("0123456789"),
     }
-    attributes = [
-        Attribute(name, names) for name, names in (values | {"split": ("train", "test")}).items()
-    ]
+    attributes = []
+    for name, names in (values | {"split": ("train", "test")}).items():
+        attributes.append(Attribute(name, names))
     codes = np.stack([label, color, environment, digit, environment == 2]).astype(np.uint8)
+    table = AttributeTable(tuple(attributes), codes)
     return dataclasses.replace(
         training_rows,
         name="colored-mnist",
-        table=AttributeTable(tuple(attributes), codes),
+        table=table,
         read=images,
         input=InputSpec.image(14, 14, channels),
         fingerprint=fingerprint,
@@ -423,9 +431,10 @@ def _usps_piece(path: Path) -> Piece:
     outside = np.argwhere(~(np.abs(grey) <= 1))
     if len(outside):
         row, column = outside[0]
-        raise DataError(
+        problem = (
             f"{path}, row {row + 1} has {grey[row, column]:g} at index {column + 1}, and greys lie"
             " between -1 and 1"
         )
+        raise DataError(problem)
     levels = np.rint((grey + 1) * 127.5).astype(np.uint8).reshape(-1, USPS_SIDE, USPS_SIDE, 1)
     return digits, lambda: levels

@@ -37,11 +37,9 @@ def of_texts(
     codes = np.stack([positions(cells, values) for values, cells in columns.values()])
     text_array = np.empty(len(texts), dtype=object)
     text_array[:] = texts
-    belong = (
-        None
-        if units is None
-        else np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
-    )
+    belong = None
+    if units is not None:
+        belong = np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
     table = AttributeTable(attributes, codes)
     return AttributedDataset(
         name,
@@ -59,10 +57,11 @@ def lines_of(path: Path) -> Iterator[bytes]:
     opened: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open}
     kind = kind_of_file(path)
     if kind not in ("", *opened):
-        raise DataError(
+        problem = (
             f"{path} holds no lines of text: it is"
             f" {'a web page' if kind == 'page' else f'a file of {kind}'}"
         )
+        raise DataError(problem)
     with (
         damage(path),
         watched(path, "reading") as packed,
@@ -89,9 +88,8 @@ def record_of(line: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
-        raise DataError(
-            f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}"
-        )
+        problem = f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}"
+        raise DataError(problem)
     return record
 
 
@@ -103,9 +101,10 @@ def word(
     if not isinstance(text, str) or not text.strip():
         raise DataError(f"{where} has no text under {key!r}, but {shown(text)}")
     if known_words is not None and text not in known_words:
-        raise DataError(
+        problem = (
             f"{where}: {key} is {shown(text)}, which is not known (valid: {', '.join(known_words)})"
         )
+        raise DataError(problem)
     try:
         text.encode()
     except UnicodeEncodeError:

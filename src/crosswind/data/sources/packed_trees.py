@@ -73,11 +73,9 @@ class Packed(PreparedSource):
         """The originals, or all of the folder where one of them is not there as it was
         published."""
         paths = [self.place(folder, original.name) for original in self.originals()]
-        return (
-            tuple(path for path in paths if path is not None)
-            if paths and None not in paths
-            else (folder,)
-        )
+        if paths and None not in paths:
+            return tuple(path for path in paths if path is not None)
+        return (folder,)
 
     def tree(self, folder: Path) -> Tree:
         """The files of the archives that are there, and those of the folder where one is not.
@@ -85,7 +83,8 @@ class Packed(PreparedSource):
         from crosswind.data.archives.fetch import verified
         from crosswind.data.archives.members import walked
 
-        trees, all_packed = [], bool(self.originals())
+        trees = []
+        all_packed = bool(self.originals())
         for original in self.originals():
             if not original.name.endswith(_PACKED):
                 continue
@@ -98,7 +97,9 @@ class Packed(PreparedSource):
                 trees.append(tar_tree(self.trusted(path, walked)))
         if not all_packed:
             trees.append(folder_tree(folder))
-        return trees[0] if len(trees) == 1 else joined(trees, str(folder))
+        if len(trees) == 1:
+            return trees[0]
+        return joined(trees, str(folder))
 
     def lists(self, folder: Path, tree: Tree, names: Iterable[str]) -> dict[str, File]:
         """Each of the lists by its name, in the folder, else in the tree. Raises `DataError` for
@@ -112,10 +113,11 @@ class Packed(PreparedSource):
             elif len(inside) == 1:
                 list_files[name] = tree, inside[0]
             else:
-                raise DataError(
+                problem = (
                     f"{tree.name} has {'more than one' if inside else 'no'} file {name}"
                     f" ({self.card.get})"
                 )
+                raise DataError(problem)
         return list_files
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
@@ -149,15 +151,18 @@ class PackedTrees(Packed):
         name = type(self).registered_name  # type: ignore[attr-defined]
         if not matches:
             raise DataError(f"{tree.name} holds no picture of {name} ({self.card.get})")
-        above = re.compile(f"(?:{'|'.join(self.over)})/$") if self.over else None
+        above = None
+        if self.over:
+            above = re.compile(f"(?:{'|'.join(self.over)})/$")
         before = sorted(
             {above.sub("", match["before"]) if above else match["before"] for match in matches}
         )
         if len(before) > 1:
-            raise DataError(
+            problem = (
                 f"{tree.name} holds pictures of {name} in two places: in {before[0] or '.'!r} and"
                 f" in {before[1]!r}"
             )
+            raise DataError(problem)
         if empty := next((match[0] for match in matches if not tree.sizes[match[0]]), None):
             raise DataError(f"{tree.name}: {empty!r} is empty")
         return matches
@@ -172,11 +177,9 @@ class PackedTrees(Packed):
     ) -> AttributedDataset:
         """The data set whose row i is the i-th of the files."""
         name = type(self).registered_name  # type: ignore[attr-defined]
-        identity = {
-            "source": name,
-            "bytes": sizes_digest(map(tree.sizes.__getitem__, files)),
-            "units": None if units is None else digest_arrays({"units": units}),
-        }
+        sizes = map(tree.sizes.__getitem__, files)
+        units_digest = None if units is None else digest_arrays({"units": units})
+        identity = {"source": name, "bytes": sizes_digest(sizes), "units": units_digest}
         return of_tree(
             name,
             table,
@@ -194,10 +197,11 @@ def listed_files(tree: Tree, files: Iterable[str], where: str) -> list[str]:
     file_names = list(files)
     for row, name in enumerate(file_names, 1):
         if not tree.sizes.get(name):
-            raise DataError(
+            problem = (
                 f"{where}, row {row:,} names {name!r}, which {tree.name} does not hold, or which is"
                 " empty"
             )
+            raise DataError(problem)
     return file_names
 
 

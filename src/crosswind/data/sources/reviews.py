@@ -76,7 +76,8 @@ class AmazonReviews(PreparedSource):
         units: list[str] = []
         reviews_of = {}
         for category in self.variants():
-            path, before = original_file(folder, FILES[category]), len(texts)
+            path = original_file(folder, FILES[category])
+            before = len(texts)
             for _, stars, text, product in _chosen(path, self.rows):
                 columns["stars"].append(stars)
                 columns["category"].append(category)
@@ -101,7 +102,9 @@ def _chosen(path: Path, most_rows: int | None) -> list[_Review]:
         rank = -int.from_bytes(hashlib.blake2b(line, digest_size=8).digest())
         if most_rows is not None and len(least_hashes) == most_rows and rank <= least_hashes[0][0]:
             continue
-        review = _review(line, number, f"{path}, line {number:,}") if line.strip() else None
+        review = None
+        if line.strip():
+            review = _review(line, number, f"{path}, line {number:,}")
         if review is None:
             continue
         entry = (rank, -number, review)
@@ -116,14 +119,17 @@ def _chosen(path: Path, most_rows: int | None) -> list[_Review]:
 
 def _review(line: bytes, number: int, where: str) -> _Review | None:
     record = record_of(line, where)
-    text, stars, product = record.get("reviewText"), record.get("overall"), record.get("asin")
+    text = record.get("reviewText")
+    stars = record.get("overall")
+    product = record.get("asin")
     if text is None or (isinstance(text, str) and not text.strip()):
         return None  # some have stars and pictures alone
     if not isinstance(text, str) or stars not in (1, 2, 3, 4, 5) or not isinstance(product, str):
-        raise DataError(
+        problem = (
             f"{where} is no review: 'overall' is {shown(stars)}, 'asin' is {shown(product)},"
             f" 'reviewText' {shown(text, 40)}"
         )
+        raise DataError(problem)
     return number, str(int(stars)), text.encode(errors="replace").decode(), product
 
 
@@ -162,19 +168,19 @@ class Drugs(Packed):
             ):
                 stars = rating.removesuffix(".0")
                 if stars not in map(str, range(1, 11)):
-                    raise DataError(
+                    problem = (
                         f"{where}, row {row:,}: rating is {shown(rating)}, and not one of 1 to 10"
                     )
+                    raise DataError(problem)
                 cells["stars"].append(str(-(-int(stars) // 2)))
                 cells["rating"].append(stars)
                 cells["split"].append(part_name)
                 texts.append(joined([text]))
                 rows_of_part[part_name] += 1
         values = {"stars": STARS, "rating": tuple(map(str, range(1, 11))), "split": tuple(names)}
-        return Reading(
-            of_texts("drugs.com", {name: (values[name], cells[name]) for name in cells}, texts),
-            rows_of_part,
-        )
+        columns = {name: (values[name], cells[name]) for name in cells}
+        dataset = of_texts("drugs.com", columns, texts)
+        return Reading(dataset, rows_of_part)
 
 
 def _drug_rows(data: bytes, where: str) -> Iterator[tuple[str, str]]:
@@ -188,10 +194,12 @@ def _drug_rows(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             raise DataError(
                 f"{where} has no columns 'rating' and 'review', but {shown(', '.join(names), 200)}"
             )
-        rating, review = names.index("rating"), names.index("review")
+        rating = names.index("rating")
+        review = names.index("review")
         for number, row in enumerate(rows, 1):
             if len(row) != len(names):
-                raise DataError(f"{where}, row {number:,} has {len(row)} cells, not {len(names)}")
+                problem = f"{where}, row {number:,} has {len(row)} cells, not {len(names)}"
+                raise DataError(problem)
             text = html.unescape(_QUOTED.sub(r"\1", row[review])).strip()
             if not text:
                 raise DataError(f"{where}, row {number:,} has no review")

@@ -64,11 +64,8 @@ class _Pairs(Packed):
                 )
                 units.append(self.unit_of(record, location))
                 rows_of_part[part_name] += 1
-        values = {
-            "relation": RELATIONS,
-            "genre": self.card.attributes.get("genre", ()),
-            "split": tuple(names),
-        }
+        genre = self.card.attributes.get("genre", ())
+        values = {"relation": RELATIONS, "genre": genre, "split": tuple(names)}
         values_and_cells = {name: (values[name], cells[name]) for name in cells if values[name]}
         return Reading(of_texts(self.name, values_and_cells, texts, units), rows_of_part)
 

@@ -82,7 +82,8 @@ class SmallNORB(PreparedSource):
         counts = [codes.shape[1] for codes, _ in parts_read]
         starts = np.cumsum([0, *counts])
         pairs = np.concatenate([codes for codes, _ in parts_read], axis=1)
-        cameras, splits = np.tile([0, 1], pairs.shape[1]), np.repeat([0, 1], np.multiply(counts, 2))
+        cameras = np.tile([0, 1], pairs.shape[1])
+        splits = np.repeat([0, 1], np.multiply(counts, 2))
         codes = np.vstack([np.repeat(pairs, 2, axis=1), cameras, splits])
 
         def images(row_numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -95,15 +96,11 @@ class SmallNORB(PreparedSource):
                     out[mine, ..., 0] = image_pairs[np.arange(len(image_pairs)), camera[mine]]
             return resized(out, self.size)
 
-        table, shape = (
-            AttributeTable(self.attributes(), codes),
-            InputSpec.image(self.size, self.size, 1),
-        )
+        table = AttributeTable(self.attributes(), codes)
+        shape = InputSpec.image(self.size, self.size, 1)
         toys = codes[0] * len(table.attribute("instance")) + codes[1]
-        return Reading(
-            AttributedDataset("smallnorb", table, images, shape, units=toys),
-            dict(zip(PARTS, counts, strict=True)),
-        )
+        dataset = AttributedDataset("smallnorb", table, images, shape, units=toys)
+        return Reading(dataset, dict(zip(PARTS, counts, strict=True)))
 
     def _part(
         self, folder: Path, stem: str, instances: Sequence[int]
@@ -117,20 +114,16 @@ class SmallNORB(PreparedSource):
         )
         category = open_matrix(file, Expected("int32", (None,))).read()
         info = open_matrix(info_file, Expected("int32", (len(category), 4))).read()
-        pictures = open_matrix(
-            pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most_bytes=1 << 40
-        )
+        expected = Expected("uint8", (len(category), 2, SIDE, SIDE))
+        pictures = open_matrix(pictures_file, expected, most_bytes=1 << 40)
         codes = np.vstack([category, info.T]).astype(np.int64)
         known_values = [range(len(attribute)) for attribute in self.attributes()[:5]]
         known_values[3] = range(0, 2 * len(known_values[3]), 2)
         for location, attribute, code, values in zip(
             (file, *[info_file] * 4), self.attributes(), codes, known_values, strict=False
         ):
-            check_known(
-                code,
-                instances if attribute.name == "instance" else values,
-                f"{location}: {attribute.name}",
-            )
+            value_words = f"{location}: {attribute.name}"
+            check_known(code, instances if attribute.name == "instance" else values, value_words)
         codes[3] //= 2
         if np.unique(codes, axis=1).shape[1] < len(category):
             raise DataError(
@@ -149,11 +142,8 @@ class SmallNORB(PreparedSource):
             codes = dataset.table.codes.astype(np.int64)
             codes[3] = (codes[3] + offsets[codes[0], codes[1]]) % (360 // STEP)
             table = AttributeTable(dataset.table.attributes, codes)
-            dataset = replace(
-                dataset,
-                table=table,
-                fingerprint=digest({"of": dataset.fingerprint, "azimuths": table.digest()}),
-            )
+            fingerprint = digest({"of": dataset.fingerprint, "azimuths": table.digest()})
+            dataset = replace(dataset, table=table, fingerprint=fingerprint)
         return in_channels(dataset, self.channels)
 
     def _offsets(self) -> NDArray[np.int64]:
@@ -167,15 +157,15 @@ class SmallNORB(PreparedSource):
         out = np.zeros((len(categories), len(instances)), dtype=np.int64)
         for category, category_offsets in (self.azimuth_offsets or {}).items():
             field = f"smallnorb.azimuth_offsets.{category}"
-            each = (
-                category_offsets
-                if isinstance(category_offsets, Mapping)
-                else dict.fromkeys(instances.values, category_offsets)
-            )
+            if isinstance(category_offsets, Mapping):
+                each = category_offsets
+            else:
+                each = dict.fromkeys(instances.values, category_offsets)
             for instance, degrees in each.items():
-                offset_field = (
-                    f"{field}.{instance}" if isinstance(category_offsets, Mapping) else field
-                )
+                if isinstance(category_offsets, Mapping):
+                    offset_field = f"{field}.{instance}"
+                else:
+                    offset_field = field
                 if (
                     isinstance(degrees, bool)
                     or not isinstance(degrees, int | float)

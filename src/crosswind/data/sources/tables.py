@@ -102,10 +102,10 @@ class Table(PreparedSource):
         if self.bins is not None:
             rows = with_bins(rows, _mapping(self.bins, "table.bins"), path, "table.bins")
         attributes = self._attributes(rows, path)
-        rows, row_numbers, notes = without_missing(
-            rows, [*attributes, *([self.unit] if self.unit else [])], self.empty, "table.empty"
-        )
-        raw = raw[row_numbers.tolist()] if len(row_numbers) < raw.height else raw
+        columns = [*attributes, *([self.unit] if self.unit else [])]
+        rows, row_numbers, notes = without_missing(rows, columns, self.empty, "table.empty")
+        if len(row_numbers) < raw.height:
+            raw = raw[row_numbers.tolist()]
         if not rows.height:
             raise DataError(f"{path} has no row with a value in every attribute")
         if self.text is not None:
@@ -122,9 +122,11 @@ class Table(PreparedSource):
 
     def _check_inputs(self) -> None:
         """Refuse settings that name no inputs, or two kinds of them."""
+        images = self.images is not None
+        text = self.text is not None
         kinds = {
-            "images": self.images is not None,
-            "text": self.text is not None,
+            "images": images,
+            "text": text,
             "numbers or categories": self.numbers is not None or self.categories is not None,
         }
         if sum(kinds.values()) != 1:
@@ -141,7 +143,10 @@ class Table(PreparedSource):
         if self.columns is not None:
             names = names_chosen(self.columns, "table.columns", "column")
             return [has_column(rows, name, path, "table.columns") for name in names]
-        text = [self.text] if isinstance(self.text, str) else self.text or []
+        if isinstance(self.text, str):
+            text = [self.text]
+        else:
+            text = self.text or []
         inputs = [*text, *(self.numbers or []), *(self.categories or []), self.unit]
         inputs += [self.path_column] if self.images is not None else []
         return [name for name in rows.columns if name not in inputs]
@@ -156,15 +161,16 @@ class Table(PreparedSource):
     ) -> AttributedDataset:
         """The data set whose inputs are columns of the table; `raw`: its rows before numbers were
         put into classes."""
-        chosen = {
-            kind: []
-            if names is None
-            else [
-                has_column(rows, name, path, f"table.{kind}")
-                for name in names_chosen(names, f"table.{kind}", "column")
-            ]
-            for kind, names in (("numbers", self.numbers), ("categories", self.categories))
-        }
+        chosen = {}
+        for kind, names in (("numbers", self.numbers), ("categories", self.categories)):
+            chosen[kind] = (
+                []
+                if names is None
+                else [
+                    has_column(rows, name, path, f"table.{kind}")
+                    for name in names_chosen(names, f"table.{kind}", "column")
+                ]
+            )
         inputs = input_array(raw, chosen["numbers"], chosen["categories"], path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
         dataset = replace(dataset, ids=row_numbers)
@@ -179,15 +185,18 @@ class Table(PreparedSource):
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("table.images", f"{self.images!r} {problem}")
-        names = texts(
-            rows, has_column(rows, self.path_column, path, "table.path_column"), path
-        ).to_list()
+        name = has_column(rows, self.path_column, path, "table.path_column")
+        names = texts(rows, name, path).to_list()
         plain = of_columns(
             rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem
         )
         files = FileFolder(top, images).files_of(names, self.path_column, path, row_numbers)
         sizes = [os.stat(f"{top}/{file}").st_size for file in files]
         listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
+        files_digest = digest_arrays({"names": listed, "bytes": np.array(sizes)})
+        units_digest = None
+        if plain.units is not None:
+            units_digest = digest_arrays({"units": plain.units})
         dataset = from_files(
             plain.name,
             plain.table,
@@ -195,11 +204,7 @@ class Table(PreparedSource):
             lambda row: f"{path}, row {row_numbers[row] + 1}: {files[row]!r}",
             self.size,
             np.array(sizes, dtype=np.int64),
-            told={
-                "source": "table",
-                "files": digest_arrays({"names": listed, "bytes": np.array(sizes)}),
-                "units": None if plain.units is None else digest_arrays({"units": plain.units}),
-            },
+            told={"source": "table", "files": files_digest, "units": units_digest},
             units=plain.units,
             distinct=plain.distinct,
             unit_doubts=plain.unit_doubts,
@@ -285,9 +290,10 @@ class Features(Source):
                 "give either an npy file here, or 'numbers', the columns that hold the features",
             )
         rows = rows_of(self.path, "features", self.header)
-        taken = (
-            [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
-        )
+        if self.numbers is None:
+            taken = []
+        else:
+            taken = names_chosen(self.numbers, "features.numbers", "column")
         dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
             features = read_features(self.features, dataset, "features.features")
@@ -297,10 +303,11 @@ class Features(Source):
             features = np.ascontiguousarray(features, dtype=np.float32)
         if not np.isfinite(features).all():
             row, column_number = np.argwhere(~np.isfinite(features))[0]
-            raise DataError(
+            problem = (
                 f"{self.path}, row {row + 1}, feature {column_number + 1} is no finite number in"
                 " float32"
             )
+            raise DataError(problem)
         return with_inputs(dataset, "features", features, InputSpec.features(features.shape[1]))
 
 
@@ -402,10 +409,8 @@ class Factors(Source):
             )
         for name, count in self.split.items():
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_ROWS:
-                raise InputError(
-                    f"factors.split.{name}",
-                    f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}",
-                )
+                problem = f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}"
+                raise InputError(f"factors.split.{name}", problem)
         return list(self.split.values())
 
 
@@ -444,9 +449,8 @@ def _numbers(rows: DataFrame, name: str, path: str) -> NDArray[Any]:
         else:
             values = column.cast(polars.Float64).to_numpy()[:, None]
     except (polars.exceptions.PolarsError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{path}, column {name!r} cannot be read as numbers: {one_line(str(error), 200)}"
-        ) from None
+        problem = f"{path}, column {name!r} cannot be read as numbers: {one_line(str(error), 200)}"
+        raise DataError(problem) from None
     if values.ndim != 2 or not values.shape[1]:
         raise DataError(f"{path}, column {name!r} holds lists of different lengths, or of none")
     return values

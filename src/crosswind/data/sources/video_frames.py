@@ -50,11 +50,10 @@ class VideoFrames(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The frames by place. A video is a unit."""
         tree = self.tree(folder)
-        frames = {
-            name: frame_facts
-            for name, frame_facts in sorted(self.frames_of(folder, tree).items())
-            if self.frames == "all" or not frame_facts[1]
-        }
+        frames = {}
+        for name, frame_facts in sorted(self.frames_of(folder, tree).items()):
+            if self.frames == "all" or not frame_facts[1]:
+                frames[name] = frame_facts
         files = listed_files(tree, frames, f"{tree.name}, the labels")
         class_names = tuple(groups(self.group))
         label, neighbour, several = zip(*frames.values(), strict=True)
@@ -65,9 +64,8 @@ class VideoFrames(PackedTrees):
             Attribute("labels", LABELS),
         )
         _, video = np.unique([name.split("/")[-2] for name in files], return_inverse=True)
-        dataset = self.of_files(
-            AttributeTable(attributes, codes), tree, files, video.astype(np.int64)
-        )
+        units = video.astype(np.int64)
+        dataset = self.of_files(AttributeTable(attributes, codes), tree, files, units)
         return Reading(dataset, {"all": len(files)})
 
 
@@ -96,7 +94,8 @@ class ImageNetVid(VideoFrames):
         before = where.removesuffix("metadata/pmsets.json")
         sets = _json((tree, where), dict)
         labels = _json((tree, f"{before}metadata/labels.json"), dict)
-        class_names, frames = tuple(groups(self.group)), {}
+        class_names = tuple(groups(self.group))
+        frames = {}
         for anchor, neighbours in sets.items():
             for position, name in enumerate(
                 [*neighbours, anchor] if isinstance(neighbours, list) else [None]
@@ -157,7 +156,8 @@ class Ytbb(VideoFrames):
                 continue
             label = classes.get(anchor.split("/")[0])
             if label is None:
-                raise DataError(f"{lists[CLASSES][0].name}: {CLASSES} has no class of {anchor!r}")
+                problem = f"{lists[CLASSES][0].name}: {CLASSES} has no class of {anchor!r}"
+                raise DataError(problem)
             several[anchor] = int(len({label, *words.intersection(class_names)}) > 1)
             frames[before + anchor] = (label, 0, several[anchor])
         for key, words in pairs.items():
@@ -220,10 +220,11 @@ def _annotations(file: File) -> Mapping[str, set[str]]:
             for row in annotation_lists["annotations"]
         }
     except (KeyError, TypeError, IndexError):
-        raise DataError(
+        problem = (
             f"{file[0].name}: {file[1]} is no list of annotations (key, labels) with the names of"
             " its labels"
-        ) from None
+        )
+        raise DataError(problem) from None
 
 
 def _classes(file: File, class_names: Sequence[str]) -> dict[str, str]:

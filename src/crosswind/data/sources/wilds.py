@@ -52,9 +52,8 @@ class Wilds(PackedTrees):
         if not names:
             raise DataError(f"{rows.where} has no row of an official split")
         files = listed_files(tree, (rows.before + name for name in names), rows.where)
-        table = AttributeTable(
-            tuple(attribute for attribute, _ in columns), np.stack([codes for _, codes in columns])
-        )
+        attributes = tuple(attribute for attribute, _ in columns)
+        table = AttributeTable(attributes, np.stack([codes for _, codes in columns]))
         split, codes = columns[-1]
         counts = np.bincount(codes, minlength=len(split)).tolist()
         dataset = self.of_files(table, tree, files, units)
@@ -63,10 +62,11 @@ class Wilds(PackedTrees):
     def _place(self, tree: Tree) -> str:
         table_files = [name for name in tree.sizes if name.rpartition("/")[2] == self.table]
         if len(table_files) != 1:
-            raise DataError(
+            problem = (
                 f"{tree.name} has {'more than one' if table_files else 'no'} file {self.table}"
                 f" ({self.card.get})"
             )
+            raise DataError(problem)
         return table_files[0]
 
 
@@ -104,7 +104,8 @@ class Camelyon17(Wilds):
             [names.index(name) for name in ("val", "test", "id_val")],
             0,
         )
-        patients, slides = in_order(rows["patient"]), in_order(rows["slide"])
+        patients = in_order(rows["patient"])
+        slides = in_order(rows["slide"])
         patient = positions(rows["patient"], patients)
         columns = [
             (Attribute("tumor", ("no", "yes")), np.array(rows.numbers("tumor", range(2)))),
@@ -143,8 +144,10 @@ class IWildCam(Wilds):
 
     def columns(self, rows: WildsTable) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
-        labels, location_codes = rows.numbers("y"), rows.numbers("location_remapped")
-        numbers, locations = sorted(set(labels)), sorted(set(location_codes))
+        labels = rows.numbers("y")
+        location_codes = rows.numbers("location_remapped")
+        numbers = sorted(set(labels))
+        locations = sorted(set(location_codes))
         species = _species(rows, numbers)
         location = positions(location_codes, locations)  # type: ignore[arg-type]
         split = self.card.attributes["split"]
@@ -184,22 +187,19 @@ class Fmow(Wilds):
         """See `Wilds.columns`."""
         split_cells = rows["split"]
         rows.words("split", ("train", "val", "test", "seq"))
-        ages = [
-            "old" if time < "2013" else "middle" if time < "2016" else "new"
-            for time in rows["timestamp"]
-        ]
+        ages = []
+        for time in rows["timestamp"]:
+            ages.append("old" if time < "2013" else "middle" if time < "2016" else "new")
         official_of = [_OFFICIAL.get(pair) for pair in zip(split_cells, ages, strict=True)]
         rows_kept = [row for row, name in enumerate(official_of) if name is not None]
         countries = WildsTable(
             rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region")
         )
         region_of = dict(zip(countries["alpha-3"], countries["region"], strict=True))
-        cells = {
-            "category": rows["category"],
-            "region": [region_of.get(code) or "Other" for code in rows["country_code"]],
-            "year": [time[:4] for time in rows["timestamp"]],
-            "split": [str(name) for name in official_of],
-        }
+        region = [region_of.get(code) or "Other" for code in rows["country_code"]]
+        year = [time[:4] for time in rows["timestamp"]]
+        split = [str(name) for name in official_of]
+        cells = {"category": rows["category"], "region": region, "year": year, "split": split}
         columns = []
         for name, words in cells.items():
             known_values = self.card.attributes[name]
@@ -230,9 +230,9 @@ _LAST = re.compile(r"_\d+_(?:ms)?rgb\.\w+$")
 def _species(rows: WildsTable, numbers: Sequence[int]) -> list[str]:
     """The name of each label; one that two labels have is followed by its number."""
     list_name = f"{rows.before}categories.csv"
-    species_table = (
-        WildsTable(rows.tree, list_name, ("y", "name")) if list_name in rows.tree.sizes else None
-    )
+    species_table = None
+    if list_name in rows.tree.sizes:
+        species_table = WildsTable(rows.tree, list_name, ("y", "name"))
     if species_table is None or not {"y", "name"} <= set(species_table.names):
         return list(map(str, numbers))
     name_of = dict(zip(species_table["y"], species_table["name"], strict=True))

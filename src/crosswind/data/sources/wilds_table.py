@@ -21,13 +21,12 @@ class WildsTable:
     `names`: of all its columns."""
 
     def __init__(self, tree: Tree, name: str, columns: Sequence[str], get: str = "") -> None:
-        self.tree, self.before, self.where = (
-            tree,
-            name[: name.rfind("/") + 1],
-            f"{tree.name}: {name}",
-        )
+        self.tree = tree
+        self.before = name[: name.rfind("/") + 1]
+        self.where = f"{tree.name}: {name}"
         if name not in tree.sizes:
-            raise DataError(f"{tree.name} has no file {name}" + (f" ({get})" if get else ""))
+            problem = f"{tree.name} has no file {name}" + (f" ({get})" if get else "")
+            raise DataError(problem)
         text = io.TextIOWrapper(io.BytesIO(tree.read(name, _MOST)), "utf-8-sig", newline="")
         once: dict[str, str] = {}  # a column repeats a few words half a million times
         try:
@@ -56,9 +55,10 @@ class WildsTable:
     def __getitem__(self, name: str) -> list[str]:
         """The cells of a column."""
         if name not in self._cells:
-            raise DataError(
+            problem = (
                 f"{self.where} has no column {name!r}, but {shown(', '.join(self.names), 200)}"
             )
+            raise DataError(problem)
         return self._cells[name]
 
     def numbers(self, name: str, known_numbers: Sequence[int] | None = None) -> list[int]:
@@ -71,14 +71,11 @@ class WildsTable:
                 or len(whole_word) > 15
                 or (known_numbers is not None and int(whole_word) not in known_numbers)
             ):
-                meant = (
-                    "a whole number"
-                    if known_numbers is None
-                    else f"one of {known_numbers[0]} to {known_numbers[-1]}"
-                )
-                raise DataError(
-                    f"{self.where}, row {row:,}: {name} is {shown(word)}, and not {meant}"
-                )
+                meant = "a whole number"
+                if known_numbers is not None:
+                    meant = f"one of {known_numbers[0]} to {known_numbers[-1]}"
+                problem = f"{self.where}, row {row:,}: {name} is {shown(word)}, and not {meant}"
+                raise DataError(problem)
             out.append(int(whole_word))
         return out
 
@@ -89,8 +86,9 @@ class WildsTable:
         cells = self[name] if values is None else list(values)
         strange = next((row for row, word in enumerate(cells) if word not in known_words), None)
         if strange is not None:
-            raise DataError(
+            problem = (
                 f"{self.where}, row {strange + 1:,}: {name} is {shown(cells[strange])}, which is"
                 " not known"
             )
+            raise DataError(problem)
         return positions(cells, known_words)

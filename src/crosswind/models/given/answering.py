@@ -60,6 +60,8 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
 
     def answer(x: Any) -> Any:
         answers = np.asarray(method(x))
-        return answers[:, order] if answers.ndim == 2 else answers.astype(str)
+        if answers.ndim == 2:
+            return answers[:, order]
+        return answers.astype(str)
 
     return answer

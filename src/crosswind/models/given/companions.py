@@ -72,7 +72,10 @@ def _imported(module: Path, folder: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
+            if node.level:
+                above = package[: len(package) - node.level + 1]
+            else:
+                above = []
             base = [*above, *(node.module.split(".") if node.module else [])]
             yield ".".join(base)
             yield from (
@@ -88,7 +91,10 @@ def _imported(module: Path, folder: Path) -> Iterator[str]:
 
 def _imports(call: ast.Call) -> bool:
     """Whether a call is `import_module(...)` or `__import__(...)`."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+    else:
+        name = getattr(call.func, "id", "")
     return name in ("import_module", "__import__")
 
 

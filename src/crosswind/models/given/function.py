@@ -98,9 +98,8 @@ def module_of(module: str, field: str) -> ModuleType:
             return _executed(module, stamp(Path(module), False))
         return importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
-        raise InputError(
-            field, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
-        ) from error
+        problem = f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
+        raise InputError(field, problem) from error
 
 
 @lru_cache(maxsize=4)

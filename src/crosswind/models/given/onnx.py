@@ -119,7 +119,10 @@ class Onnx(Outside):
         unit = x * np.float32(1 / 255)
         if self.scale == "unit":
             return unit
-        shape = (1, -1, 1, 1) if self.layout == "nchw" else (1, 1, 1, -1)
+        if self.layout == "nchw":
+            shape = (1, -1, 1, 1)
+        else:
+            shape = (1, 1, 1, -1)
         means, deviations = (
             np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS)
         )
@@ -147,6 +150,5 @@ def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSessi
         loaded = patiently(load, give_up, None)
         return PatientSession(loaded, Path(path).name)
     except Exception as error:  # its own kinds, a dozen of them
-        raise DataError(
-            f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})"
-        ) from None
+        problem = f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})"
+        raise DataError(problem) from None

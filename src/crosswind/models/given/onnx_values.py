@@ -48,12 +48,16 @@ def as_input(x: NDArray[Any], kind: str, scale: str, name: str) -> NDArray[Any]:
 
 def fixed_rows(shape: Sequence[Any]) -> int | None:
     """The rows that the network takes at once, None where it takes any number."""
-    return int(shape[0]) if len(shape) > 1 and isinstance(shape[0], int) and shape[0] > 0 else None
+    if len(shape) > 1 and isinstance(shape[0], int) and shape[0] > 0:
+        return int(shape[0])
+    return None
 
 
 def filled(x: NDArray[Any], rows: int) -> NDArray[Any]:
     """A batch with its last row repeated until it has so many."""
-    return x if len(x) >= rows else np.concatenate([x, np.repeat(x[-1:], rows - len(x), axis=0)])
+    if len(x) >= rows:
+        return x
+    return np.concatenate([x, np.repeat(x[-1:], rows - len(x), axis=0)])
 
 
 def read_outputs(
@@ -73,17 +77,17 @@ def read_outputs(
     """
     if output_name is not None and output_name not in arrays:
         raise DataError(f"{name} has no output {output_name!r} (valid: {', '.join(arrays)})")
-    values = {
-        key: _as_array(value, class_names)
-        for key, value in arrays.items()
-        if output_name in (None, key)
-    }
+    values = {}
+    for key, value in arrays.items():
+        if output_name in (None, key):
+            values[key] = _as_array(value, class_names)
     if len(values) == 1:
         return next(iter(values.values()))[:n]
     scores = {key: value for key, value in values.items() if _holds_scores(value, len(class_names))}
     if len(scores) > 1:
         named = {key: value for key, value in scores.items() if _OF_SCORES.search(key)}
-        scores = named if len(named) == 1 or _answer_alike(named, n) else scores
+        if len(named) == 1 or _answer_alike(named, n):
+            scores = named
     if len(scores) > 1 and not _answer_alike(scores, n):
         listed = ", ".join(scores)
         raise DataError(

@@ -81,7 +81,10 @@ def output_classes(model: Outside, class_names: Sequence[str]) -> tuple[str, ...
     named = getattr(model, "classes", None) if model.outputs_in_order else None
     if named is None:
         return tuple(class_names)
-    order = tuple(str(name) for name in named) if isinstance(named, list | tuple) else ()
+    if isinstance(named, list | tuple):
+        order = tuple(str(name) for name in named)
+    else:
+        order = ()
     if sorted(order) != sorted(class_names):
         names_in_words = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
         raise InputError(
@@ -97,12 +100,17 @@ def in_order(answers: Answers, order: Sequence[str], class_names: Sequence[str])
     numbers of `class_names`."""
     if tuple(order) == tuple(class_names):
         return answers
-    answer, logits = answers[0], answers[1]
+    answer = answers[0]
+    logits = answers[1]
     code_of = {name: code for code, name in enumerate(class_names)}
     codes_of_outputs = np.array([code_of[name] for name in order], dtype=np.int64)
     renamed = np.where(answer >= 0, codes_of_outputs[answer], answer)
-    moved = None if logits is None else logits[:, np.argsort(codes_of_outputs)]
-    return (renamed, moved, answers[2]) if len(answers) == 3 else (renamed, moved)
+    moved = None
+    if logits is not None:
+        moved = logits[:, np.argsort(codes_of_outputs)]
+    if len(answers) == 3:
+        return (renamed, moved, answers[2])
+    return (renamed, moved)
 
 
 Told = Callable[[int, int], None]
@@ -133,7 +141,8 @@ _DOUBTS: ContextVar[list[str] | None] = ContextVar("doubts", default=None)
 def hearing_doubts() -> Iterator[list[str]]:
     """Inside, what a model tells of its answers by `doubt` comes into this list, and into that of
     whoever listens outside."""
-    outer, doubts = _DOUBTS.get(), list[str]()
+    outer = _DOUBTS.get()
+    doubts = list[str]()
     token = _DOUBTS.set(doubts)
     try:
         yield doubts
@@ -176,7 +185,8 @@ def asked(
     what errors call the model. Raises `DataError` for an answer of another shape and for a label
     that is no class.
     """
-    labels_so_far, logits = [], []
+    labels_so_far = []
+    logits = []
     for x in inputs(rows, dataset, size):
         array = _array(model(x))
         if (
@@ -191,10 +201,11 @@ def asked(
         elif array.shape == (len(x),):
             labels_so_far.append(codes(array, class_names, name))
         else:
-            raise DataError(
+            problem = (
                 f"{name} answered {len(x)} inputs by {array.dtype} {array.shape}; it must give"
                 f" logits [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
             )
+            raise DataError(problem)
     if logits and len(logits) < len(labels_so_far):
         raise DataError(f"{name} gave logits for some batches and labels for others")
     return np.concatenate(labels_so_far), np.concatenate(logits) if logits else None
@@ -214,10 +225,11 @@ def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArra
         wrong = numbers == -2
     if wrong.any():
         valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
-        raise DataError(
+        problem = (
             f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no"
             f" class (valid: {valid})"
         )
+        raise DataError(problem)
     return numbers
 
 

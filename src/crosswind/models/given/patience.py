@@ -74,7 +74,8 @@ class PatientSession:
     """
 
     def __init__(self, session: Any, name: str) -> None:
-        self.session, self.name = session, name
+        self.session = session
+        self.name = name
         self._slowest: float | None = None
 
     def run(self, feeds: dict[str, Any], seconds: float) -> list[Any]:
@@ -99,7 +100,10 @@ class PatientSession:
 
         options = onnxruntime.RunOptions()
         options.log_severity_level = 4  # what goes wrong is raised, and said once
-        limit = seconds if self._slowest is None else max(seconds, SLOWER * self._slowest * rows)
+        if self._slowest is None:
+            limit = seconds
+        else:
+            limit = max(seconds, SLOWER * self._slowest * rows)
 
         def end() -> None:
             options.terminate = True
@@ -109,10 +113,11 @@ class PatientSession:
             arrays = patiently(lambda: self.session.run(None, feeds, options), end, limit)
         except Late:
             count = f"{rows:,} rows" if rows > 1 else "one row"
-            raise DataError(
+            problem = (
                 f"{self.name} did not end within {limit:,.6g} seconds for {count}: it never ends,"
                 f" or is slow; raise its setting timeout, which is {seconds:g}"
-            ) from None
+            )
+            raise DataError(problem) from None
         took = (time.monotonic() - began) / rows
         self._slowest = max(took, self._slowest or 0.0)
         return arrays

@@ -61,10 +61,11 @@ class PredictionsFile(Outside):
         ids, labels, logits = _read(Path(self.path), class_names)
         order = np.argsort(ids, kind="stable")
         if (np.diff(ids[order]) == 0).any():
-            raise DataError(
+            problem = (
                 f"{name} has two rows for the id"
                 f" {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}"
             )
+            raise DataError(problem)
         row_ids = dataset.row_ids(rows.rows)
         position = np.searchsorted(ids, row_ids, sorter=order)
         is_there = np.zeros(len(row_ids), dtype=bool)
@@ -99,7 +100,8 @@ def _read(path: Path, class_names: Sequence[str]) -> Columns:
         raise DataError(
             f"{path.name} cannot be read as predictions ({one_line(str(error), 200)})"
         ) from None
-    ids, labels = columns.get("id"), columns.get("label")
+    ids = columns.get("id")
+    labels = columns.get("label")
     logits = None
     if labels is None:
         _check_classes(path, columns, class_names)
@@ -107,10 +109,11 @@ def _read(path: Path, class_names: Sequence[str]) -> Columns:
     if ids is None or ids.dtype.kind not in "iu":
         raise DataError(f"{path.name} needs a column 'id' of whole numbers")
     if logits is not None and logits.dtype.kind not in "fiu":
-        raise DataError(
+        problem = (
             f"{path.name} has logits {logits.dtype} {logits.shape}, not numbers"
             f" {(len(ids), len(class_names))}"
         )
+        raise DataError(problem)
     return ids.astype(np.int64), labels, logits
 
 
@@ -123,21 +126,22 @@ def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
             _check_classes(path, declared, class_names)
         if "id" not in declared:
             raise DataError(f"{path.name} needs a column 'id' of whole numbers")
-        ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(
-            np.int64
-        )
+        expected = {"id": Expected("integers", (None,))}
+        ids = read_arrays(path, expected, MOST_ROWS * 8)["id"].astype(np.int64)
         n = len(ids)
         if "logits" in declared:
             expected_numbers = Expected("numbers", (n, len(class_names)))
             return ids, None, read_arrays(path, {"logits": expected_numbers}, LIMIT)["logits"]
         if "label" in declared:
             limit = min(LIMIT, n * MOST_LABEL_BYTES)
-            return ids, read_arrays(path, {"label": Expected("", (n,))}, limit)["label"], None
+            label = Expected("", (n,))
+            return ids, read_arrays(path, {"label": label}, limit)["label"], None
         columns = read_arrays(path, dict.fromkeys(class_names, Expected("numbers", (n,))), LIMIT)
         return ids, None, np.stack([columns[name] for name in class_names], axis=1)
     except DataError as error:
         # By its name: a study may lie anywhere.
-        raise DataError(str(error).replace(str(path), path.name)) from None
+        problem = str(error).replace(str(path), path.name)
+        raise DataError(problem) from None
 
 
 def _check_classes(path: Path, columns: Collection[str], class_names: Sequence[str]) -> None:
@@ -153,10 +157,12 @@ def _table(path: Path, class_names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The columns of a table that an answer may need."""
     import polars
 
-    needed, file = list(dict.fromkeys(("id", "label", *class_names))), library_path(path)
+    needed = list(dict.fromkeys(("id", "label", *class_names)))
+    file = library_path(path)
     if path.suffix == ".parquet":
         names = polars.read_parquet_schema(library_path(path))
-        frame = polars.read_parquet(file, columns=[name for name in needed if name in names])
+        columns = [name for name in needed if name in names]
+        frame = polars.read_parquet(file, columns=columns)
     else:
         # A class may be called 1: labels are compared as the text that stands there.
         frame = polars.read_csv(file, schema_overrides={"label": polars.String})

@@ -51,11 +51,11 @@ class SkopsFile(Outside):
         answering_function(estimator, class_names)
         width = getattr(estimator, "n_features_in_", None)
         if input.kind == "features" and width not in (None, input.shape[0]):
-            raise InputError(
-                "model.path",
+            problem = (
                 f"{Path(self.path).name} was fitted on {width} columns, and these rows have"
-                f" {input.shape[0]}",
+                f" {input.shape[0]}"
             )
+            raise InputError("model.path", problem)
 
     def answer(
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]

@@ -20,9 +20,11 @@ questions, letters of options.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 def _words(text: str) -> frozenset[str]:
@@ -144,7 +146,9 @@ class Parser:
         remainder = bare[first.end() :].lstrip(" \"'”’*`")
         tokens = set(_tokens(remainder))
         if first[0] == "yes":
-            return None if tokens & DOUBT or _denied(tokens) else self._plain["yes"]
+            if tokens & DOUBT or _denied(tokens):
+                return None
+            return self._plain["yes"]
         if remainder.lstrip(" .")[:1].isdigit() or tokens & _TURNS:  # `No. 1`, `No, thanks`
             return None
         if tokens & _THERE and not (
@@ -153,88 +157,130 @@ class Parser:
             return None
         # Behind a no a denial is what is expected; what takes it back is not.
         doubts = tokens & (DOUBT - _DENIALS)
-        return (
-            self._plain["no"]
-            if remainder[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens
-            else None
-        )
+        if remainder[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens:
+            return self._plain["no"]
+        return None
 
     def _mentioned(self, low: str) -> int | None:
-        spans = [
-            (match[0].replace("’", "'"), match.start(), match.end())
-            for match in _TOKEN.finditer(low)
-        ]
-        mentions: list[tuple[int, int, int]] = []  # place, first token, token behind the last
-        token_number = 0
-        while token_number < len(spans):
-            for size in range(min(self._longest, len(spans) - token_number), 0, -1):
-                word_number = self._forms.get(
-                    tuple(word for word, _, _ in spans[token_number : token_number + size])
-                )
-                if word_number is not None and all(
-                    low[spans[i][2] : spans[i + 1][1]].strip(" ") == ""
-                    for i in range(token_number, token_number + size - 1)
-                ):
-                    mentions.append((word_number, token_number, token_number + size))
-                    token_number += size
-                    break
-            else:
-                token_number += 1
-        if (
-            len({word_number for word_number, _, _ in mentions}) != 1
-            or "?" in low
-            or _CROSSED.search(low)
-            or len(_ITEMS.findall(low)) > 1
-        ):
+        """The only word that a longer text mentions, where each mention stands as an answer."""
+        tokens = _located_tokens(low)
+        mentions = self._mentions(low, tokens)
+        if len({mention.word_number for mention in mentions}) != 1 or _asks_or_lists(low):
             return None
-        led = [
-            word
-            for word, start, end in spans[: mentions[0][1]]
-            if not (end == 1 and low[end : end + 1] in tuple(".)"))
-        ]
-        if not FRAME.issuperset(led):
+        if not FRAME.issuperset(_words_before(low, tokens[: mentions[0].start])):
             return None
-        inside = {i for _, start, end in mentions for i in range(start, end)}
-        other_words = {word for i, (word, _, _) in enumerate(spans) if i not in inside}
+        inside = {i for mention in mentions for i in range(mention.start, mention.end)}
+        other_words = {token.word for i, token in enumerate(tokens) if i not in inside}
         if other_words & DOUBT or _denied(other_words) or other_words & set(_POLAR):
             return None
-        fits = all(self._stands(low, spans, start, end, inside) for _, start, end in mentions)
-        return mentions[0][0] if fits else None
+        fits = all(_stands_alone(low, tokens, mention, inside) for mention in mentions)
+        return mentions[0].word_number if fits else None
 
-    @staticmethod
-    def _stands(
-        low: str, spans: Sequence[tuple[str, int, int]], start: int, end: int, inside: set[int]
-    ) -> bool:
-        """Whether a mention is alone: beside it a sentence ends, or there is a word that may stand
-        there, or the same answer."""
-        first, last = start == 0, end == len(spans)
-        before = low[0 if first else spans[start - 1][2] : spans[start][1]]
-        behind = low[spans[end - 1][2] : len(low) if last else spans[end][1]]
-        if (
-            before[-1:] not in _TOUCHING or behind[:1] not in _TOUCHING
-        ):  # `tumor-free`, `3%`, `<3`; nothing touches at the ends
-            return False
-        if not last and (
-            behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")
-        ):
-            return False  # `dress: no`, `dress.jpg`
-        if behind.startswith("' ") and "'" not in before:  # `the dogs' owner`
-            return False
-        left = (
-            first
-            or start - 1 in inside
-            or spans[start - 1][0] in BEFORE
-            or _WEAK.fullmatch(before) is None
-        )
-        if [word for word, _, _ in spans[end : end + 2]] in (
-            ["is", "a"],
-            ["is", "an"],
-        ):  # `this dress is a skirt`
-            return False
-        if last or end in inside or spans[end][0] in AFTER:
-            return left
-        weak = _WEAK.fullmatch(behind) is not None
-        return left and (not weak or behind.strip(" ") != "" and spans[end][0] in GOING_ON)
+    def _mentions(self, low: str, tokens: Sequence[Token]) -> list[Mention]:
+        """Where the words are mentioned, the longest first, in forms of tokens that only spaces
+        part."""
+        mentions = []
+        start = 0
+        while start < len(tokens):
+            for size in range(min(self._longest, len(tokens) - start), 0, -1):
+                end = start + size
+                form = tuple(token.word for token in tokens[start:end])
+                word_number = self._forms.get(form)
+                if word_number is not None and _parted_by_spaces(low, tokens[start:end]):
+                    mentions.append(Mention(word_number, start, end))
+                    start = end
+                    break
+            else:
+                start += 1
+        return mentions
+
+
+class Token(NamedTuple):
+    """A word of a text, and where it begins and ends there."""
+
+    word: str
+    start: int
+    end: int
+
+
+class Mention(NamedTuple):
+    """The place of a word in its list, its first token, and the token behind its last."""
+
+    word_number: int
+    start: int
+    end: int
+
+
+def _located_tokens(low: str) -> list[Token]:
+    tokens = []
+    for match in _TOKEN.finditer(low):
+        tokens.append(Token(match[0].replace("’", "'"), match.start(), match.end()))
+    return tokens
+
+
+def _parted_by_spaces(low: str, tokens: Sequence[Token]) -> bool:
+    """Whether nothing but spaces stands between tokens that follow each other."""
+    return all(
+        low[token.end : following.start].strip(" ") == ""
+        for token, following in itertools.pairwise(tokens)
+    )
+
+
+def _asks_or_lists(low: str) -> bool:
+    """Whether a text asks, crosses out, or lists several items."""
+    return "?" in low or bool(_CROSSED.search(low)) or len(_ITEMS.findall(low)) > 1
+
+
+def _words_before(low: str, tokens: Sequence[Token]) -> list[str]:
+    """The words of tokens, without the letter or digit of an item such as `A.` or `1)`."""
+    words = []
+    for token in tokens:
+        is_item = token.end == 1 and low[1:2] in tuple(".)")
+        if not is_item:
+            words.append(token.word)
+    return words
+
+
+def _stands_alone(low: str, tokens: Sequence[Token], mention: Mention, inside: set[int]) -> bool:
+    """Whether a mention is alone: beside it a sentence ends, or there is a word that may stand
+    there, or the same answer. `inside`: the numbers of the tokens of mentions."""
+    start = mention.start
+    end = mention.end
+    first = start == 0
+    last = end == len(tokens)
+    before = low[0 if first else tokens[start - 1].end : tokens[start].start]
+    behind = low[tokens[end - 1].end : len(low) if last else tokens[end].start]
+    if _is_touched(before, behind) or (not last and _leads_on(behind)):
+        return False
+    following = [token.word for token in tokens[end : end + 2]]
+    if following in (["is", "a"], ["is", "an"]):  # `this dress is a skirt`
+        return False
+    is_free_before = first or start - 1 in inside or tokens[start - 1].word in BEFORE
+    if not is_free_before and _WEAK.fullmatch(before):
+        return False
+    if last or end in inside or tokens[end].word in AFTER:
+        return True
+    return _goes_on(behind, tokens[end].word)
+
+
+def _goes_on(behind: str, next_word: str) -> bool:
+    """Whether a text may go on behind a mention with a word that is no usual one."""
+    if _WEAK.fullmatch(behind) is None:
+        return True
+    return behind.strip(" ") != "" and next_word in GOING_ON
+
+
+def _is_touched(before: str, behind: str) -> bool:
+    """Whether a mention is a piece of something longer, by what stands directly beside it."""
+    # `tumor-free`, `3%`, `<3`; nothing touches at the ends.
+    if before[-1:] not in _TOUCHING or behind[:1] not in _TOUCHING:
+        return True
+    return behind.startswith("' ") and "'" not in before  # `the dogs' owner`
+
+
+def _leads_on(behind: str) -> bool:
+    """Whether something is named behind a mention, as in `dress: no` and `dress.jpg`."""
+    return behind in (".", ":") or behind.lstrip(" \"'`”’)]}").startswith((":", "："))
 
 
 _THERE = _words("present contains contain visible detected seen evident")
@@ -272,7 +318,9 @@ def _with_few_marks(text: str) -> str:
     of its length."""
     if text.isascii():
         return text
-    pieces, run, start = list[str](), 0, 0
+    pieces = list[str]()
+    run = 0
+    start = 0
     for position, letter in enumerate(text):
         run = run + 1 if unicodedata.combining(letter) else 0
         if run > _MOST_MARKS:
@@ -283,7 +331,9 @@ def _with_few_marks(text: str) -> str:
 
 def _one_break(space: re.Match[str]) -> str:
     """White space with a line's end in it is that alone."""
-    return "\n" if "\n" in space[0] else space[0]
+    if "\n" in space[0]:
+        return "\n"
+    return space[0]
 
 
 def _bare(low: str) -> str:
@@ -312,7 +362,9 @@ def _stripped(low: str) -> str:
     start, end = _edges(low, 0, len(low))
     start = _lead_end(low, start, end)
     low = " ".join(low[start:end].split())
-    start, end, words_end = _article_end(low, 0, len(low)), len(low), 0
+    start = _article_end(low, 0, len(low))
+    end = len(low)
+    words_end = 0
     while True:
         first, last = _edges(low, start, end)
         # Words of a lead-in that were looked through lead to the same noun from any of them.
@@ -322,7 +374,8 @@ def _stripped(low: str) -> str:
         first = _article_end(low, first, last)
         if (first, last) == (start, end):
             return re.sub(r"(?<=\w)-(?=\w)", " ", low[start:end])
-        start, end = first, last
+        start = first
+        end = last
 
 
 def _edges(low: str, start: int, end: int) -> tuple[int, int]:
@@ -343,7 +396,9 @@ def _is_last_edge(low: str, start: int, position: int) -> bool:
 def _lead_end(low: str, start: int, end: int) -> int:
     """Where a lead-in at the beginning ends; the beginning where there is none."""
     words = _LEAD_WORDS.match(low, start, end)
-    noun = _LEAD_NOUN.match(low, words.end(), end) if words else None
+    noun = None
+    if words:
+        noun = _LEAD_NOUN.match(low, words.end(), end)
     return noun.end() if noun else start
 
 
@@ -376,9 +431,10 @@ def _other_numbers(form: tuple[str, ...]) -> list[tuple[str, ...]]:
     if last.endswith(("s", "x", "z", "ch", "sh")) and not last.endswith("s") or last.endswith("ss"):
         other_forms = [last + "es"]
     elif last.endswith("s"):
-        other_forms = (
-            [last[:-1]] if len(last) > 4 and not last.endswith(("us", "is", "as", "os")) else []
-        )
+        if len(last) > 4 and not last.endswith(("us", "is", "as", "os")):
+            other_forms = [last[:-1]]
+        else:
+            other_forms = []
     elif last.endswith("y") and last[-2] not in "aeiou":
         other_forms = [last[:-1] + "ies"]
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -51,6 +51,40 @@ class Foreseen(NamedTuple):
     tokens: dict[str, int]
     known: frozenset[str]
     usual: tuple[float, float] | None
+
+
+class _Replies:
+    """Questions that are being asked, and the answers so far by their names.
+
+    `trouble`: the first error of an endpoint, after which nothing more is asked.
+    """
+
+    def __init__(self) -> None:
+        self.answers = dict[str, str | Refusal]()
+        self.pending: dict[Future[str | Refusal | None], str] = {}
+        self.trouble: DataError | None = None
+
+    def unasked(self, questions: Iterable[ChatQuestion]) -> Iterator[ChatQuestion]:
+        """The questions that are neither answered nor being asked when their turn comes, until
+        there is trouble."""
+        for question in questions:
+            if self.trouble is not None:
+                return
+            if question.name not in self.answers and question.name not in self.pending.values():
+                yield question
+
+    def collect(self, n_left: int) -> None:
+        """Wait until at most so many questions are being asked."""
+        while len(self.pending) > n_left:
+            for future in wait(self.pending, return_when=FIRST_COMPLETED).done:
+                name = self.pending.pop(future)
+                try:
+                    text = future.result()
+                except DataError as error:
+                    self.trouble = self.trouble or error
+                else:
+                    if text is not None:
+                        self.answers[name] = text
 
 
 @register("chat-api", kind="model")
@@ -178,66 +212,43 @@ class ChatApi(Prompted):
 
         Where a reply was no answer, a text says so in its place, and a doubt tells the rows.
         """
-        family, names, answers_by_name = (
-            self._family(prompt),
-            list[str](),
-            dict[str, str | Refusal](),
-        )
-        pending: dict[Future[str | Refusal | None], str] = {}
-        trouble: DataError | None = None
+        family = self._family(prompt)
+        names = list[str]()
+        replies = _Replies()
         asker: Asker | None = None
-
-        def collect(n_left: int) -> None:
-            nonlocal trouble
-            while len(pending) > n_left:
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    name = pending.pop(future)
-                    try:
-                        text = future.result()
-                    except DataError as error:
-                        trouble = trouble or error
-                    else:
-                        if text is not None:
-                            answers_by_name[name] = text
-
         with AnswerCache(cache_file()) as cache, ExitStack() as stack:
             for questions in self.questions(rows, dataset, prompt):
-                names += [question.name for question in questions]
-                answers_by_name |= self._known(
-                    cache,
-                    [name for name in names[-len(questions) :] if name not in answers_by_name],
-                )
-                for question in questions:
-                    if question.name in answers_by_name or question.name in pending.values():
-                        continue
+                names_of_batch = [question.name for question in questions]
+                names += names_of_batch
+                unanswered = [name for name in names_of_batch if name not in replies.answers]
+                replies.answers |= self._known(cache, unanswered)
+                for question in replies.unasked(questions):
                     if asker is None:  # what is all known needs no key
                         asker = self._asker(cache, stack)
                         pool = stack.enter_context(ThreadPoolExecutor(self.parallel))
                         stack.callback(asker.stop)
-                    pending[pool.submit(self._ask, asker, family, prompt, question)] = question.name
-                    collect(2 * self.parallel)
-                    if trouble is not None:
-                        break
-                if trouble is not None:
+                    reply = pool.submit(self._ask, asker, family, prompt, question)
+                    replies.pending[reply] = question.name
+                    replies.collect(2 * self.parallel)
+                if replies.trouble is not None:
                     break
-            collect(0)
-            if trouble is None and asker is not None:
+            replies.collect(0)
+            if replies.trouble is None and asker is not None:
                 asker.settle()
+        answers_by_name = replies.answers
+        trouble = replies.trouble
         if trouble is not None:
             done = sum(name in answers_by_name for name in names)
-            raise DataError(
-                f"{done:,} of {len(rows.rows):,} rows are answered: {trouble}"
-            ) from None
+            problem = f"{done:,} of {len(rows.rows):,} rows are answered: {trouble}"
+            raise DataError(problem) from None
         answers = [answers_by_name[name] for name in names]
         self._tell_refusals(answers, dataset.row_ids(rows.rows))
         return [answer.text if isinstance(answer, Refusal) else answer for answer in answers]
 
     def _known(self, cache: AnswerCache, names: Sequence[str]) -> dict[str, str | Refusal]:
         """What is kept of these questions: answers, and what this endpoint sent in their place."""
-        return {
-            **cache.refused(names, address_of(self.url_variable), self.reply_bytes),
-            **cache.known(names),
-        }
+        address = address_of(self.url_variable)
+        return {**cache.refused(names, address, self.reply_bytes), **cache.known(names)}
 
     def _tell_refusals(self, answers: Sequence[str | Refusal], ids: NDArray[np.int64]) -> None:
         """A doubt for each kind of reply that was no answer, with the host and the rows."""
@@ -246,45 +257,41 @@ class ChatApi(Prompted):
             if isinstance(answer, Refusal):
                 rows.setdefault(answer, []).append(row)
         for refusal, refused in rows.items():
-            remedy = (
-                "raise reply_bytes to ask again"
-                if refusal.most_bytes
-                else "name another `serving` to ask again"
-            )
+            remedy = "name another `serving` to ask again"
+            if refusal.most_bytes:
+                remedy = "raise reply_bytes to ask again"
             first = ", ".join(map(str, refused[:SHOWN_ROWS])) + (
                 ", ..." if len(refused) > SHOWN_ROWS else ""
             )
-            doubt(
+            sentence = (
                 f"{refusal.host} sent {refusal.reason} for {len(refused):,} of {len(answers):,}"
                 f" rows, id {first}: counted as wrong and kept ({remedy})"
             )
+            doubt(sentence)
 
     def foreseen(
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Foreseen:
         """What the rows would ask, without asking. Reads their inputs."""
         prompt = self.question(class_names).text
-        tokens = {
-            question.name: question.tokens
-            for questions in self.questions(rows, dataset, prompt)
-            for question in questions
-        }
+        tokens = {}
+        for questions in self.questions(rows, dataset, prompt):
+            for question in questions:
+                tokens[question.name] = question.tokens
         path = cache_file()
         if not path.exists():
             return Foreseen(tokens, frozenset(), None)
         with AnswerCache(path) as cache:
-            return Foreseen(
-                tokens,
-                frozenset(self._known(cache, list(tokens))),
-                cache.usual(self._family(prompt)),
-            )
+            usual = cache.usual(self._family(prompt))
+            return Foreseen(tokens, frozenset(self._known(cache, list(tokens))), usual)
 
     def questions(
         self, rows: RowSet, dataset: AttributedDataset, prompt: str
     ) -> Iterator[list[ChatQuestion]]:
         """What is asked of the rows, in batches. Equal inputs are one question, whose answer they
         share."""
-        family, tokens = self._family(prompt), rough(prompt)
+        family = self._family(prompt)
+        tokens = rough(prompt)
         for x in inputs(rows, dataset, ROWS):
             yield [
                 ChatQuestion(
@@ -328,12 +335,11 @@ class ChatApi(Prompted):
         else:
             image = {"url": _data_url(question.x), "detail": self.detail}
             content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": image}]
-        request = {
-            "model": self.name,
-            "messages": [{"role": "user", "content": content}],
-            self.max_tokens_field: self.max_tokens,
-        }
-        seed = None if self.seed is None else int(digest([question.name, self.seed], 7), 16)
+        messages = [{"role": "user", "content": content}]
+        request = {"model": self.name, "messages": messages, self.max_tokens_field: self.max_tokens}
+        seed = None
+        if self.seed is not None:
+            seed = int(digest([question.name, self.seed], 7), 16)
         optional = {"temperature": self.temperature, "top_p": self.top_p, "seed": seed}
         request |= {key: value for key, value in optional.items() if value is not None}
         return asker.ask(question.name, family, request, question.tokens, self.max_tokens)

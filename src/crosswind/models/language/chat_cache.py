@@ -84,7 +84,8 @@ class AnswerCache:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, threading.Lock()
+        self.path = path
+        self._lock = threading.Lock()
         with self._told():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._locks = path.with_suffix(".lock").open("ab")
@@ -163,7 +164,8 @@ class AnswerCache:
                     f"SELECT name, host, reason, most_bytes FROM refusals WHERE name IN ({marks})"
                     " AND address = ? AND (most_bytes = 0 OR most_bytes >= ?)"
                 )
-                rows = self._connection.execute(query, (*portion, address, most_bytes)).fetchall()
+                arguments = (*portion, address, most_bytes)
+                rows = self._connection.execute(query, arguments).fetchall()
                 refusals |= {name: Refusal(*columns) for name, *columns in rows}
         return refusals
 
@@ -214,7 +216,9 @@ class AnswerCache:
             budget_row = self._connection.execute(
                 "SELECT spent FROM budgets WHERE name = ?", (budget,)
             ).fetchone()
-            return 0 if budget_row is None else int(budget_row[0])
+            if budget_row is None:
+                return 0
+            return int(budget_row[0])
 
     def usual(self, family: str) -> tuple[float, float] | None:
         """The mean input and output tokens of a family's answers; None where there are fewer than
@@ -225,7 +229,9 @@ class AnswerCache:
                 " family = ?"
             )
             number, read, written = self._connection.execute(query, (family,)).fetchone()
-            return (float(read), float(written)) if number >= MEASURED else None
+            if number >= MEASURED:
+                return (float(read), float(written))
+            return None
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -234,10 +240,11 @@ class AnswerCache:
                 yield
             except (sqlite3.Error, OSError) as error:
                 reason = one_line(getattr(error, "strerror", None) or str(error), 200)
-                raise DataError(
+                problem = (
                     f"the file of answers {self.path} cannot be used ({reason}); {FOLDER_VARIABLE}"
                     " names its folder"
-                ) from error
+                )
+                raise DataError(problem) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -70,7 +70,8 @@ class Endpoint:
                     "must be the name of a variable of the environment, such as OPENAI_API_KEY, and"
                     " no key or address",
                 )
-        key, url = os.environ.get(key_variable, "").strip(), _url_in(url_variable)
+        key = os.environ.get(key_variable, "").strip()
+        url = _url_in(url_variable)
         if not key:
             problem = (
                 "set it to the key of the endpoint (any word for a server that asks for none);"
@@ -104,7 +105,9 @@ class Endpoint:
 
     def hidden(self, text: str) -> str:
         """A text without the key; a word for a server that asks for none is left in answers."""
-        return text.replace(self.key, "[key]") if len(self.key) >= LEAST_KEY else text
+        if len(self.key) >= LEAST_KEY:
+            return text.replace(self.key, "[key]")
+        return text
 
     @contextmanager
     def client(self, seconds: float, most_bytes: int = REPLY_BYTES) -> Iterator[ChatHttp]:
@@ -207,12 +210,10 @@ class Asker:
     def _tried(
         self, name: str, family: str, request: Mapping[str, Any], read: int, written: int
     ) -> str | Refusal | None:
-        reason, tokens, address, bad_replies = (
-            "",
-            read + written,
-            address_of(self.endpoint.url_variable),
-            0,
-        )
+        reason = ""
+        tokens = read + written
+        address = address_of(self.endpoint.url_variable)
+        bad_replies = 0
         for attempt in range(self.tries):
             if self.stopped.is_set():
                 return None
@@ -247,32 +248,34 @@ class Asker:
                 self.cache.give_back(self.budget, tokens)
                 raise
             if paid.input_tokens < 0:  # the server does not say
-                paid = paid._replace(
-                    input_tokens=read, output_tokens=min(written, rough(paid.text))
-                )
+                output_tokens = min(written, rough(paid.text))
+                paid = paid._replace(input_tokens=read, output_tokens=output_tokens)
             self._check_name(
                 paid.model
             )  # what another model says is paid for, and is no answer to this question
             self.cache.keep(name, family, paid, self.budget, tokens)
             self._pages.answered(self.cache)
             return paid.text
-        raise DataError(
+        problem = (
             f"{self.endpoint.host} did not answer in {self.tries} tries, the last time for {reason}"
             f" ({_AGAIN})"
         )
+        raise DataError(problem)
 
     def _refuse(self, name: str, family: str, fault: BadReply) -> Refusal:
         """Keep a reply that is no answer as what this row has, so that it is not paid for again."""
-        refusal = Refusal(self.endpoint.host, self.endpoint.hidden(fault.reason), fault.limit)
+        reason = self.endpoint.hidden(fault.reason)
+        refusal = Refusal(self.endpoint.host, reason, fault.limit)
         address = address_of(self.endpoint.url_variable)
         if not fault.page or self.cache.answers_of(family):
             self.cache.refuse(name, address, refusal)
         elif self._pages.seen(self.cache, name, address, refusal) >= WRONG_ADDRESS:
-            raise DataError(
+            problem = (
                 f"{refusal.host} sent {refusal.reason} to {WRONG_ADDRESS} questions and answered"
                 f" none; set {self.endpoint.url_variable} to the address of an endpoint, which"
                 " often ends in /v1"
             )
+            raise DataError(problem)
         return refusal
 
     def settle(self) -> None:
@@ -304,30 +307,33 @@ class Asker:
                 "want of a connection" if unsent else "a cut connection", charged=not unsent
             ) from None
         except openai.OpenAIError as error:
-            raise DataError(f"{self.endpoint.host}: {self._quoted(str(error))}") from None
+            problem = f"{self.endpoint.host}: {self._quoted(str(error))}"
+            raise DataError(problem) from None
         if isinstance(paid, ErrorInside):
             quoted = self._quoted(f"{paid.code}: {paid.message}" if paid.code else paid.message)
             if paid.passes:
                 raise _Passing(f"an error in the place of an answer ({quoted})")
             raise BadReply(f"an error in the place of an answer ({quoted})", again=True)
-        return paid._replace(
-            text=self.endpoint.hidden(paid.text),
-            model=one_line(self.endpoint.hidden(paid.model), 200),
-        )
+        text = self.endpoint.hidden(paid.text)
+        model = one_line(self.endpoint.hidden(paid.model), 200)
+        return paid._replace(text=text, model=model)
 
     def _refused(self, error: Any) -> Exception:
-        status, message = int(error.status_code), self._quoted(error.message)
-        where, set_ = self.endpoint.host, f"set {self.endpoint.key_variable}"
+        status = int(error.status_code)
+        message = self._quoted(error.message)
+        where = self.endpoint.host
+        set_ = f"set {self.endpoint.key_variable}"
         if status in (401, 403):
             return DataError(
                 f"{where} refuses the key or its rights ({status}: {message}); {set_} to a key of"
                 " this endpoint"
             )
         if status == 404:
-            return DataError(
+            problem = (
                 f"{where} has no model {self.model!r} at this address (404: {message}); set the"
                 f" knob `name`, or {self.endpoint.url_variable}"
             )
+            return DataError(problem)
         if status == 429 and getattr(error, "code", None) == "insufficient_quota":
             return DataError(
                 f"{where} says that the account has no tokens left ({message}); pay there, or"
@@ -350,11 +356,12 @@ class Asker:
             and model_name[len(self.model) :].replace("-", "").isdigit()
         )
         if model_name and model_name not in (self.model, self.served) and not dated:
-            raise DataError(
+            problem = (
                 f"asked for the model {self.model!r}, {self.endpoint.host} answered as"
                 f" {model_name!r}; set `name` to the model that is meant, or `served_name` to what"
                 " the server calls it"
             )
+            raise DataError(problem)
 
     def _quoted(self, text: str) -> str:
         return one_line(self.endpoint.hidden(text), 200)
@@ -377,7 +384,8 @@ class _Passing(Exception):
 
     def __init__(self, reason: str, after: float | None = None, *, charged: bool = False) -> None:
         super().__init__(reason)
-        self.after, self.charged = after, charged
+        self.after = after
+        self.charged = charged
 
 
 def _wanted(headers: Mapping[str, str]) -> float | None:
@@ -398,7 +406,8 @@ class _Pages:
     wrong address."""
 
     def __init__(self) -> None:
-        self._lock, self._answered = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._answered = False
         self._waiting: list[tuple[str, str, Refusal]] = []
 
     def seen(self, cache: AnswerCache, name: str, address: str, refusal: Refusal) -> int:

@@ -40,7 +40,8 @@ class SentOn(Exception):
 
     def __init__(self, status: int, host: str) -> None:
         super().__init__(host)
-        self.status, self.host = status, host
+        self.status = status
+        self.host = host
 
 
 class ChatHttp:
@@ -148,11 +149,10 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):
             await reply.aclose()
         # Of what the reply says about its body nothing is left to be believed: a charset may be a
         # way to unpack.
-        headers = {
-            name: value
-            for name, value in reply.headers.items()
-            if not name.startswith(("content-", "transfer-"))
-        }
+        headers = {}
+        for name, value in reply.headers.items():
+            if not name.startswith(("content-", "transfer-")):
+                headers[name] = value
         return httpx.Response(
             reply.status_code,
             headers={**headers, "content-type": "application/json"},
@@ -172,7 +172,8 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):
 async def _refuse_sending_on(reply: httpx.Response) -> None:
     where = reply.headers.get("location")
     if 300 <= reply.status_code < 400 and where is not None:
-        raise SentOn(reply.status_code, _address(str(reply.request.url), where))
+        host = _address(str(reply.request.url), where)
+        raise SentOn(reply.status_code, host)
 
 
 def _address(url_asked: str, location: str) -> str:
@@ -222,7 +223,8 @@ async def _unpacked(
     """Each chunk unpacked to no more than `byte_limit` bytes and one, so that a few bytes never
     become
     many."""
-    unpacker, size = zlib.decompressobj(PACKED[packing]), 0
+    unpacker = zlib.decompressobj(PACKED[packing])
+    size = 0
     async for chunk in chunks:
         while chunk:
             try:
@@ -231,7 +233,8 @@ async def _unpacked(
                 if packing != "deflate" or size:
                     raise BadReply("a reply whose packing is damaged", again=True) from None
                 # Many servers leave the frame of zlib away, which the standard wants.
-                packing, unpacker = "deflate without its frame", zlib.decompressobj(-zlib.MAX_WBITS)
+                packing = "deflate without its frame"
+                unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
                 continue
             size += len(piece)
             yield piece

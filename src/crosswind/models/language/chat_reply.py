@@ -34,7 +34,10 @@ class BadReply(Exception):
         self, reason: str, *, again: bool = False, page: bool = False, limit: int = 0
     ) -> None:
         super().__init__(reason)
-        self.reason, self.again, self.page, self.limit = reason, again, page, limit
+        self.reason = reason
+        self.again = again
+        self.page = page
+        self.limit = limit
 
 
 class ErrorInside(NamedTuple):
@@ -95,7 +98,8 @@ def _same(first: object, second: object) -> bool:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    content, refusal = message.get("content"), message.get("refusal")
+    content = message.get("content")
+    refusal = message.get("refusal")
     if isinstance(content, list):
         pieces = [_piece(content_piece) for content_piece in content]
         content = "".join(pieces)
@@ -115,7 +119,8 @@ def _tokens(usage: object) -> tuple[int, int]:
     """Tokens read and written; -1 for both where the server does not say."""
     if not isinstance(usage, dict):
         return -1, -1
-    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    read = usage.get("prompt_tokens")
+    written = usage.get("completion_tokens")
     if _is_count(read) and _is_count(written):
         return read, written
     return -1, -1
@@ -128,6 +133,9 @@ def _is_count(number: Any) -> TypeGuard[int]:
 def _error_inside(error: Any) -> ErrorInside:
     if not isinstance(error, dict):
         return ErrorInside(0, one_line(error, 200) if isinstance(error, str) else "")
-    code, message = str(error.get("code")), error.get("message")
-    number = int(code) if len(code) == 3 and code.isascii() and code.isdigit() else 0
+    code = str(error.get("code"))
+    message = error.get("message")
+    number = 0
+    if len(code) == 3 and code.isascii() and code.isdigit():
+        number = int(code)
     return ErrorInside(number, one_line(message, 200) if isinstance(message, str) else "")

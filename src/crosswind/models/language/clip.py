@@ -95,7 +95,9 @@ class Clip(Outside, Backbone):
             raise DataError(f"clip takes images of 1 or 3 channels, and these are {spec}")
         net = self._network()
         images = self._cache(net).of_rows(dataset, rows.rows, net.image_features)
-        texts = net.text_features(tuple(self.prompts), self._spoken(class_names))
+        prompts = tuple(self.prompts)
+        words = self._spoken(class_names)
+        texts = net.text_features(prompts, words)
         # In float64, where the order of a sum does not show: a row's logits do not depend on the
         # rows beside it.
         logits = (net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)).astype(
@@ -106,23 +108,23 @@ class Clip(Outside, Backbone):
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
         """See `Outside.fits`: the network is loaded, and reads its prompts."""
         usable(self.device)
-        self._network().text_features(tuple(self.prompts), self._spoken(class_names))
+        prompts = tuple(self.prompts)
+        words = self._spoken(class_names)
+        self._network().text_features(prompts, words)
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`; nothing is drawn."""
         net = _network(*self._place(), "fp32", "cpu", self.batch)
         head = nn.Linear(net.width, len(class_names))
-        texts = net.text_features(tuple(self.prompts), self._spoken(class_names))
+        prompts = tuple(self.prompts)
+        words = self._spoken(class_names)
+        texts = net.text_features(prompts, words)
         with torch.no_grad():
             head.weight.copy_(net.scale * torch.from_numpy(texts))
             head.bias.zero_()
-        return _ClipImages(
-            deepcopy(net.model.vision_model),
-            deepcopy(net.model.visual_projection),
-            net.preprocess,
-            head,
-            net.width,
-        )
+        vision = deepcopy(net.model.vision_model)
+        projection = deepcopy(net.model.visual_projection)
+        return _ClipImages(vision, projection, net.preprocess, head, net.width)
 
     def frozen_features(self, input: InputSpec, device: str) -> Encoder | None:
         """See `Backbone.frozen_features`: those of the answers, from the same place on disk."""
@@ -151,7 +153,10 @@ class Clip(Outside, Backbone):
         return _network(*self._place(), self.precision, self.device, self.batch)
 
     def _place(self) -> tuple[str, str | None]:
-        folder = hub_folder(self.path, self.revision) if is_hub_name(self.path) else Path(self.path)
+        if is_hub_name(self.path):
+            folder = hub_folder(self.path, self.revision)
+        else:
+            folder = Path(self.path)
         check_clip({**vars(self), "path": str(folder)}, "model")
         return str(folder), self.path_sha256
 
@@ -163,7 +168,9 @@ class _Network:
     def __init__(self, folder: Path, sha256: str, precision: str, device: str, batch: int) -> None:
         from transformers import AutoTokenizer, CLIPImageProcessor, CLIPModel
 
-        self.sha256, self.batch, self.dtype = sha256, batch, _DTYPES[precision]
+        self.sha256 = sha256
+        self.batch = batch
+        self.dtype = _DTYPES[precision]
         loading_options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             with quiet():
@@ -181,10 +188,8 @@ class _Network:
         except InputError:
             raise
         except Exception as error:  # whatever a damaged file makes the library raise
-            raise InputError(
-                "model.path",
-                f"the model in {str(folder)!r} cannot be read ({one_line(str(error), 200)})",
-            ) from None
+            problem = f"the model in {str(folder)!r} cannot be read ({one_line(str(error), 200)})"
+            raise InputError("model.path", problem) from None
         model, report = loaded
         missing = sorted(
             [
@@ -204,10 +209,8 @@ class _Network:
                 f"the processor in {str(folder)!r} gives {self.preprocess.crop}, not what the model"
                 " reads",
             )
-        self.scale, self.width = (
-            float(model.logit_scale.detach().exp()),
-            int(model.config.projection_dim),
-        )
+        self.scale = float(model.logit_scale.detach().exp())
+        self.width = int(model.config.projection_dim)
         try:
             self.model = model.eval().requires_grad_(False).to(device, self.dtype)
         except (RuntimeError, AssertionError) as error:
@@ -251,10 +254,9 @@ class _Network:
         key = (prompts, words)
         if key not in self._texts:
             texts = [prompt.replace(LABEL, word) for word in words for prompt in prompts]
-            chunks = [
-                self._said(texts[start : start + TEXTS_AT_ONCE])
-                for start in range(0, len(texts), TEXTS_AT_ONCE)
-            ]
+            chunks = []
+            for start in range(0, len(texts), TEXTS_AT_ONCE):
+                chunks.append(self._said(texts[start : start + TEXTS_AT_ONCE]))
             means = torch.cat(chunks).view(len(words), len(prompts), -1).mean(1)
             self._texts[key] = nn.functional.normalize(means, dim=1).numpy()
         return self._texts[key]
@@ -270,9 +272,9 @@ class _Network:
                 f" {most_tokens}"
             )
             raise InputError("model.prompts", problem)
-        text_inputs = {
-            name: tokens[name].to(self.device) for name in ("input_ids", "attention_mask")
-        }
+        text_inputs = {}
+        for name in ("input_ids", "attention_mask"):
+            text_inputs[name] = tokens[name].to(self.device)
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             projected = self.model.text_projection(
                 self.model.text_model(**text_inputs).pooler_output
@@ -286,10 +288,10 @@ def _network(
     stamp = sum(file.stat().st_mtime_ns for file in Path(folder).iterdir())
     sha256 = _hashed(folder, stamp)
     if expected not in (None, sha256):
-        raise InputError(
-            "model.path",
-            f"the files in {folder!r} have changed: they no longer hash to {str(expected)[:12]}...",
+        problem = (
+            f"the files in {folder!r} have changed: they no longer hash to {str(expected)[:12]}..."
         )
+        raise InputError("model.path", problem)
     return _made(folder, sha256, precision, device, batch)
 
 

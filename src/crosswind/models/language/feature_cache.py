@@ -41,7 +41,8 @@ class FeatureCache:
     image."""
 
     def __init__(self, root: Path, key: str) -> None:
-        self.root, self.folder = root, root / key
+        self.root = root
+        self.folder = root / key
         self._at: dict[bytes, tuple[NDArray[Any], int]] = {}
         self._files: set[str] = set()
 
@@ -79,11 +80,9 @@ class FeatureCache:
     def _reader(
         dataset: AttributedDataset, rows: NDArray[np.int64], images: NDArray[Any] | None
     ) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
-        return (
-            images.__getitem__
-            if images is not None
-            else lambda positions: evaluation_inputs(dataset, rows[positions])
-        )
+        if images is not None:
+            return images.__getitem__
+        return lambda positions: evaluation_inputs(dataset, rows[positions])
 
     def _found(
         self,
@@ -97,11 +96,10 @@ class FeatureCache:
                 with (self.folder / "lock").open("w") as handle:
                     fcntl.flock(handle, fcntl.LOCK_EX)
                     self._look()
-                    missing = {
-                        key: position
-                        for position, key in reversed(list(enumerate(keys)))
-                        if key not in self._at
-                    }
+                    missing = {}
+                    for position, key in reversed(list(enumerate(keys))):
+                        if key not in self._at:
+                            missing[key] = position
                     if missing:
                         self._write(list(missing), compute(read(np.array(list(missing.values())))))
         except OSError as error:
@@ -171,10 +169,11 @@ def features_folder() -> Path:
     try:
         return Path(os.path.abspath(Path(folder).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home, or a zero byte
-        raise DataError(
+        problem = (
             f"{folder!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
             f" {FOLDER}"
-        ) from None
+        )
+        raise DataError(problem) from None
 
 
 @lru_cache(maxsize=8)

@@ -51,7 +51,9 @@ class Loaded(NamedTuple):
         prepends = hasattr(
             self.processor, "num_query_tokens"
         )  # BLIP's kin put the image before the text themselves
-        mark = "" if prepends else str(getattr(self.processor, "image_token", None) or "<image>")
+        mark = ""
+        if not prepends:
+            mark = str(getattr(self.processor, "image_token", None) or "<image>")
         if format is not None or not getattr(self.processor, "chat_template", None):
             return (format or PLAIN_FORMAT).replace("{image}", mark).replace("{prompt}", prompt)
         content = [{"type": "image"}, {"type": "text", "text": prompt}]
@@ -74,11 +76,10 @@ class Loaded(NamedTuple):
             raise DataError(
                 f"the model's processor does not take the prompt ({one_line(str(error), 200)})"
             ) from None
-        placed = {
-            name: value.to(self.device)
-            for name, value in model_inputs.items()
-            if hasattr(value, "to")
-        }
+        placed = {}
+        for name, value in model_inputs.items():
+            if hasattr(value, "to"):
+                placed[name] = value.to(self.device)
         floats = {
             name: value.to(self.model.dtype)
             for name, value in placed.items()
@@ -98,10 +99,8 @@ class Loaded(NamedTuple):
     def behind(self, text: str, word: str, pictures: list[Any]) -> tuple[int, Tensor]:
         """How many tokens a prompt shares with itself answered by a word, and the tokens behind
         these."""
-        prompt, answered_prompt = (
-            self.tokens(text, pictures),
-            self.tokens(self.with_word(text, word), pictures),
-        )
+        prompt = self.tokens(text, pictures)
+        answered_prompt = self.tokens(self.with_word(text, word), pictures)
         shared = min(len(prompt), len(answered_prompt) - 1)
         same = int((prompt[:shared] == answered_prompt[:shared]).long().cumprod(0).sum())
         return same, answered_prompt[same:]
@@ -113,7 +112,8 @@ class Loaded(NamedTuple):
     def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
         """What speaks against the length of a prompt with so many tokens behind it; empty for
         nothing."""
-        model_inputs, config = self.encoded([text], pictures[:1]), self.model.config
+        model_inputs = self.encoded([text], pictures[:1])
+        config = self.model.config
         inner = getattr(config, "text_config", config)
         for name, most_tokens, n_behind in (
             ("input_ids", getattr(inner, "max_position_embeddings", None), behind),
@@ -123,7 +123,9 @@ class Loaded(NamedTuple):
                 0,
             ),
         ):
-            n_tokens = model_inputs[name].shape[1] + n_behind if name in model_inputs else 0
+            n_tokens = 0
+            if name in model_inputs:
+                n_tokens = model_inputs[name].shape[1] + n_behind
             if most_tokens is not None and n_tokens > most_tokens:
                 prompt_kind = "prompt" if name == "input_ids" else "prompt that its Q-Former reads"
                 return (
@@ -232,7 +234,9 @@ def _kind(library: Any, config: Any, trust_code: bool) -> Any:
         ),
         None,
     )
-    return library.AutoModelForCausalLM if kind is None and trust_code else kind
+    if kind is None and trust_code:
+        return library.AutoModelForCausalLM
+    return kind
 
 
 @contextmanager

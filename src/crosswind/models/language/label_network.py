@@ -37,8 +37,13 @@ class Sheet(NamedTuple):
     @classmethod
     def of(cls, shared: Tensor, words: Sequence[Tensor]) -> Sheet:
         """Of the tokens that all share, int64 [m], and what each word adds, int64 [at least 1]."""
-        tokens, places, owner = [shared], [torch.arange(len(shared))], [torch.full_like(shared, -1)]
-        told, before, word, end = [], [], [], len(shared)
+        tokens = [shared]
+        places = [torch.arange(len(shared))]
+        owner = [torch.full_like(shared, -1)]
+        told = []
+        before = []
+        word = []
+        end = len(shared)
         for number, added in enumerate(words):
             inner = len(added) - 1
             tokens.append(added[:-1])
@@ -57,18 +62,16 @@ class Sheet(NamedTuple):
             (mine[None] == -1) | (mine[None] == mine[:, None])
         )
         spread = {"tokens": tokens, "places": places, "told": told, "before": before, "word": word}
+        first = len(shared) - 1
         return cls(
-            **{name: torch.cat(tensors) for name, tensors in spread.items()},
-            seen=seen,
-            first=len(shared) - 1,
+            **{name: torch.cat(tensors) for name, tensors in spread.items()}, seen=seen, first=first
         )
 
     def to(self, device: str) -> Sheet:
         """The same on a device."""
-        moved_fields: dict[str, Any] = {
-            name: field.to(device) if isinstance(field, Tensor) else field
-            for name, field in self._asdict().items()
-        }
+        moved_fields: dict[str, Any] = {}
+        for name, field in self._asdict().items():
+            moved_fields[name] = field.to(device) if isinstance(field, Tensor) else field
         return Sheet(**moved_fields)
 
 
@@ -80,15 +83,22 @@ def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mea
     images.
     """
     kind = sheet.seen.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else network.dtype
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    else:
+        dtype = network.dtype
     hidden = torch.zeros(sheet.seen.shape, dtype=dtype, device=sheet.seen.device)
     hidden.masked_fill_(~sheet.seen, torch.finfo(dtype).min)
+    input_ids = sheet.tokens.expand(n, -1)
+    attention_mask = hidden.expand(n, 1, -1, -1)
+    logits_to_keep = len(sheet.tokens) - sheet.first
+    position_ids = sheet.places.expand(n, -1)
     logits = network(
-        input_ids=sheet.tokens.expand(n, -1),
-        position_ids=sheet.places.expand(n, -1),
-        attention_mask=hidden.expand(n, 1, -1, -1),
+        input_ids=input_ids,
+        position_ids=position_ids,
+        attention_mask=attention_mask,
         use_cache=False,
-        logits_to_keep=len(sheet.tokens) - sheet.first,
+        logits_to_keep=logits_to_keep,
         **shown,
     ).logits
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -125,14 +135,11 @@ class LabelNetwork(Model):
         mean: bool,
     ) -> None:
         children = {"preprocess": preprocess, WHOLE: network, "labels": nn.Identity()}
-        super().__init__(
-            children,
-            stages={"words": ("preprocess", WHOLE)},
-            pool=(),
-            head="labels",
-            width=n_classes,
-        )
-        self.first, self.mean, self.given = sheet.first, mean, tuple(fixed_inputs)
+        stages = {"words": ("preprocess", WHOLE)}
+        super().__init__(children, stages=stages, pool=(), head="labels", width=n_classes)
+        self.first = sheet.first
+        self.mean = mean
+        self.given = tuple(fixed_inputs)
         tensors = {name: value for name, value in sheet._asdict().items() if name != "first"}
         for name, value in {
             **tensors,
@@ -148,16 +155,12 @@ class LabelNetwork(Model):
             **{name: self._fixed(name) for name in Sheet._fields if name != "first"},
             first=self.first,
         )
-        same = {
-            name: self._fixed(name).expand(len(pixels), *self._fixed(name).shape[1:])
-            for name in self.given
-        }
+        same = {}
+        for name in self.given:
+            same[name] = self._fixed(name).expand(len(pixels), *self._fixed(name).shape[1:])
+        pixel_values = pixels.to(network.dtype)
         return by_word(
-            network,
-            sheet,
-            {"pixel_values": pixels.to(network.dtype), **same},
-            len(pixels),
-            self.mean,
+            network, sheet, {"pixel_values": pixel_values, **same}, len(pixels), self.mean
         )
 
     def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:

@@ -34,7 +34,9 @@ class Preprocess(nn.Module):
         mode: str,
     ) -> None:
         super().__init__()
-        self.size, self.crop, self.mode = size, crop, mode
+        self.size = size
+        self.crop = crop
+        self.mode = mode
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("sd", torch.tensor(sd).view(1, 3, 1, 1), persistent=False)
 
@@ -42,7 +44,8 @@ class Preprocess(nn.Module):
     def of(cls, config: Mapping[str, Any]) -> Preprocess:
         """By the settings of a processor. Raises `InputError` for one that does something else."""
         modes = {2: "bilinear", 3: "bicubic"}
-        size, crop = config.get("size") or {}, config.get("crop_size") or {}
+        size = config.get("size") or {}
+        crop = config.get("crop_size") or {}
         whole_size = (
             (size["height"], size["width"]) if size.get("height") else size.get("shortest_edge")
         )
@@ -66,7 +69,8 @@ class Preprocess(nn.Module):
             crop["height"], crop["width"]
         ):
             raise InputError("model.path", "its processor crops more than it resizes to")
-        mean, sd = config["image_mean"], config["image_std"]
+        mean = config["image_mean"]
+        sd = config["image_std"]
         return cls(
             whole_size, (crop["height"], crop["width"]), mean, sd, modes[int(config["resample"])]
         )
@@ -75,11 +79,10 @@ class Preprocess(nn.Module):
         """See the class."""
         height, width = x.shape[2:]
         short = min(height, width)
-        size = (
-            self.size
-            if isinstance(self.size, tuple)
-            else (self.size * height // short, self.size * width // short)
-        )
+        if isinstance(self.size, tuple):
+            size = self.size
+        else:
+            size = (self.size * height // short, self.size * width // short)
         x = (x + 1) / 2
         for step in (
             (height, size[1]),
@@ -90,6 +93,7 @@ class Preprocess(nn.Module):
                     x, step, mode=self.mode, antialias=True, align_corners=False
                 )
                 x = (x.clamp(0, 1) * 255).round() / 255
-        top, left = (size[0] - self.crop[0]) // 2, (size[1] - self.crop[1]) // 2
+        top = (size[0] - self.crop[0]) // 2
+        left = (size[1] - self.crop[1]) // 2
         x = x[..., top : top + self.crop[0], left : left + self.crop[1]]
         return (x - self.mean.to(x)) / self.sd.to(x)

@@ -4,7 +4,7 @@ Imports no torch."""
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,7 +75,8 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
     """
     inside = f"{field}." if field else ""
     template, answers_of_prompt = named_prompt(knobs["prompt"], f"{inside}prompt")
-    answers, names = knobs["answers"], knobs["names"]
+    answers = knobs["answers"]
+    names = knobs["names"]
     if not answers and set(answers_of_prompt.values()) == set(class_names):
         answers = answers_of_prompt
     elif not answers and answers_of_prompt:
@@ -85,15 +86,10 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
             f"must say what an answer to this prompt stands for, as in {{{answer_form}}}",
             class_names,
         )
-    for name in names:
-        if name not in class_names:
-            raise unknown(f"{inside}names", "class", name, class_names)
-    for name in answers.values():
-        if name not in class_names:
-            raise unknown(f"{inside}answers", "class", name, class_names)
-    missing = [name for name in class_names if answers and name not in answers.values()]
-    if missing:
-        raise InputError(f"{inside}answers", f"no answer stands for the class {missing[0]!r}")
+    _check_known(names, class_names, f"{inside}names")
+    _check_known(answers.values(), class_names, f"{inside}answers")
+    if answers:
+        _check_all_answered(answers, class_names, f"{inside}answers")
     pairs = list(answers.items()) or [(spoken(name, names), name) for name in class_names]
     words = tuple(str(word) for word, _ in pairs)
     try:
@@ -102,6 +98,20 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
         raise InputError(f"{inside}{'answers' if answers else 'names'}", str(error)) from None
     codes = np.array([list(class_names).index(name) for _, name in pairs], dtype=np.int64)
     return Question(filled(template, words), words, codes, parser)
+
+
+def _check_known(names: Iterable[str], class_names: Sequence[str], field: str) -> None:
+    """Refuse the first name that is no class."""
+    for name in names:
+        if name not in class_names:
+            raise unknown(field, "class", name, class_names)
+
+
+def _check_all_answered(answers: Mapping[str, str], class_names: Sequence[str], field: str) -> None:
+    """Refuse answers of which none stands for some class."""
+    missing = [name for name in class_names if name not in answers.values()]
+    if missing:
+        raise InputError(field, f"no answer stands for the class {missing[0]!r}")
 
 
 def named_prompt(prompt: str, field: str = "prompt") -> tuple[str, Mapping[str, str]]:
@@ -139,4 +149,6 @@ def filled(template: str, words: Sequence[str]) -> str:
 
 def listed(words: Sequence[str]) -> str:
     """`a`, `a or b`, `a, b, or c`."""
-    return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])}, or {words[-1]}"
+    if len(words) < 3:
+        return " or ".join(words)
+    return f"{', '.join(words[:-1])}, or {words[-1]}"

@@ -137,7 +137,8 @@ class VisionLanguage(Prompted, Backbone):
                 "a vision-language model is asked about images, and these are"
                 f" {dataset.check_inputs()}"
             )
-        loaded, ids = self._loaded(), dataset.row_ids(rows.rows)
+        loaded = self._loaded()
+        ids = dataset.row_ids(rows.rows)
         text, question, by = self._asked(loaded, dataset.check_inputs(), class_names)
         if by == "score":
             scorer = self._scorer(loaded, text, question, dataset.check_inputs())
@@ -156,30 +157,26 @@ class VisionLanguage(Prompted, Backbone):
         """See `Outside.fits`: all but the weights is looked at."""
         usable(self.device if self.device != "auto" else "cpu")
         _, config, processor = prepared(self.path, self.path_sha256, self.revision, self.trust_code)
-        self._asked(
-            Loaded(SimpleNamespace(config=config, dtype=torch.float32), processor, "cpu"),
-            input,
-            class_names,
-        )
+        model = SimpleNamespace(config=config, dtype=torch.float32)
+        self._asked(Loaded(model, processor, "cpu"), input, class_names)
 
     def _asked(
         self, loaded: Loaded, spec: InputSpec, class_names: Sequence[str]
     ) -> tuple[str, Question, str]:
         """The text that is asked, the question in it, and by what it is answered. Raises
         `DataError` where it is too long."""
-        question, by, first = self.question(class_names), self.by, _pictures(_noise(spec)[:1])
+        question = self.question(class_names)
+        by = self.by
+        first = _pictures(_noise(spec)[:1])
         text = loaded.said(question.text, self.format)
-        behind = (
-            max(len(loaded.behind(text, word, first)[1]) for word in question.words)
-            if by == "score"
-            else self.max_new_tokens
-        )
+        if by == "score":
+            behind = max(len(loaded.behind(text, word, first)[1]) for word in question.words)
+        else:
+            behind = self.max_new_tokens
         problem = loaded.too_long(text, first, behind)
         if problem and self.fallback is not None:
-            question, by = (
-                question_of({**vars(self), "prompt": self.fallback}, class_names),
-                "score",
-            )
+            question = question_of({**vars(self), "prompt": self.fallback}, class_names)
+            by = "score"
             text = loaded.said(question.text, self.format)
             problem = loaded.too_long(
                 text,
@@ -187,11 +184,9 @@ class VisionLanguage(Prompted, Backbone):
                 max(len(loaded.behind(text, word, first)[1]) for word in question.words),
             )
         if problem:
-            advice = (
-                ""
-                if self.tuned
-                else ", or set fallback to one without {labels}, whose labels are scored"
-            )
+            advice = ", or set fallback to one without {labels}, whose labels are scored"
+            if self.tuned:
+                advice = ""
             raise DataError(f"{self._name}: {problem}; ask a shorter prompt{advice}")
         return text, question, by
 
@@ -206,7 +201,8 @@ class VisionLanguage(Prompted, Backbone):
         )
         text, question, _ = self._asked(loaded, input, class_names)
         noise = _noise(input)
-        pictures, blank = _pictures(noise), _pictures(np.zeros_like(noise))
+        pictures = _pictures(noise)
+        blank = _pictures(np.zeros_like(noise))
         inputs_shown, inputs_blank = (
             loaded.encoded([text] * 2, shown) for shown in (pictures, blank)
         )
@@ -243,19 +239,13 @@ class VisionLanguage(Prompted, Backbone):
                 else " (in bfloat16, which rounds; dtype: float32 is exact)"
             )
             raise InputError("model.tuned", f"{self.path!r} holds {problem}")
-        fixed = {
-            name: value[:1]
-            for name, value in inputs_shown.items()
-            if name not in ("input_ids", "attention_mask")
-        }
+        fixed = {}
+        for name, value in inputs_shown.items():
+            if name not in ("input_ids", "attention_mask"):
+                fixed[name] = value[:1]
+        mean = self.score == "mean"
         label_network = LabelNetwork(
-            loaded.model,
-            preprocess,
-            sheet,
-            fixed,
-            question.classes,
-            len(class_names),
-            self.score == "mean",
+            loaded.model, preprocess, sheet, fixed, question.classes, len(class_names), mean
         )
         return label_network
 
@@ -335,24 +325,21 @@ class VisionLanguage(Prompted, Backbone):
         pictures = _pictures(noise[:1])
         cut = loaded.shared(text, words, pictures)
         shared = loaded.tokens(text, pictures)[:cut].cpu()
-        added = [
-            loaded.tokens(loaded.with_word(text, word), pictures)[cut:].cpu() for word in words
-        ]
-        sheet, last = (
-            Sheet.of(shared, added),
-            max(
-                (number for number, word_tokens in enumerate(added) if len(word_tokens) > 1),
-                default=0,
-            ),
+        added = []
+        for word in words:
+            added.append(loaded.tokens(loaded.with_word(text, word), pictures)[cut:].cpu())
+        sheet = Sheet.of(shared, added)
+        last = max(
+            (number for number, word_tokens in enumerate(added) if len(word_tokens) > 1),
+            default=0,
         )
-        replaced = [
-            word_tokens if number == last else added[last][:1].expand(len(word_tokens))
-            for number, word_tokens in enumerate(added)
-        ]
-        begin, inner = (
-            cut + sum(len(word_tokens) - 1 for word_tokens in added[:last]),
-            len(added[last]) - 1,
-        )
+        replaced = []
+        for number, word_tokens in enumerate(added):
+            replaced.append(
+                word_tokens if number == last else added[last][:1].expand(len(word_tokens))
+            )
+        begin = cut + sum(len(word_tokens) - 1 for word_tokens in added[:last])
+        inner = len(added[last]) - 1
         moved = sheet.places.clone()
         moved[begin : begin + inner] = 0  # a place that every network has
         tried = (sheet, Sheet.of(shared, replaced), sheet._replace(places=moved))
@@ -366,16 +353,17 @@ class VisionLanguage(Prompted, Backbone):
         alone = self._alone(loaded, text, [words[last]], cut, pictures)[:, 0]
         fits = not float((own_scores - alone).abs()) > _CLOSE.get(loaded.model.dtype, torch.inf)
         fits = fits and torch.allclose(own_scores, beside, rtol=1e-6, atol=1e-6)
-        return sheet if fits and (not inner or not torch.equal(own_scores, elsewhere)) else None
+        if fits and (not inner or not torch.equal(own_scores, elsewhere)):
+            return sheet
+        return None
 
     def _together(self, loaded: Loaded, text: str, sheet: Sheet, pictures: list[Any]) -> Tensor:
         """The log-likelihood of each word of the sheet by one pass, float32 [n, w]."""
         model_inputs = loaded.encoded([text] * len(pictures), pictures)
-        shown = {
-            name: value
-            for name, value in model_inputs.items()
-            if name not in ("input_ids", "attention_mask")
-        }
+        shown = {}
+        for name, value in model_inputs.items():
+            if name not in ("input_ids", "attention_mask"):
+                shown[name] = value
         with torch.inference_mode(), quiet():
             return (
                 by_word(
@@ -404,9 +392,8 @@ class VisionLanguage(Prompted, Backbone):
             n_tokens = model_inputs["input_ids"].shape[1] - cut
             with torch.inference_mode(), quiet():
                 logits = loaded.model(**model_inputs).logits[:, -n_tokens - 1 : -1].float()
-            token_scores = logits.log_softmax(-1).gather(
-                2, model_inputs["input_ids"][:, -n_tokens:, None]
-            )[..., 0]
+            answer_ids = model_inputs["input_ids"][:, -n_tokens:, None]
+            token_scores = logits.log_softmax(-1).gather(2, answer_ids)[..., 0]
             columns.append(token_scores.sum(1) if self.score == "sum" else token_scores.mean(1))
         return torch.stack(columns, 1).cpu()
 
@@ -416,13 +403,11 @@ class _Drawn:
     by seed, row and step."""
 
     def __init__(self, ids: NDArray[np.int64], seed: int, temperature: float, top_p: float) -> None:
-        self.ids, self.seed, self.temperature, self.top_p, self.step = (
-            ids,
-            seed,
-            temperature,
-            top_p,
-            0,
-        )
+        self.ids = ids
+        self.seed = seed
+        self.temperature = temperature
+        self.top_p = top_p
+        self.step = 0
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         p, order = (scores.double() / self.temperature).log_softmax(1).sort(1, descending=True)

@@ -51,7 +51,8 @@ class BagOfWords(Backbone):
         bag = nn.EmbeddingBag(input.vocabulary, self.width, mode="mean", padding_idx=0)
         nn.init.uniform_(bag.weight, -1 / self.width, 1 / self.width)
         bag.weight.data[0] = 0.0
-        children = {"embedding": bag, "fc": nn.Linear(self.width, len(class_names))}
+        fc = nn.Linear(self.width, len(class_names))
+        children = {"embedding": bag, "fc": fc}
         return Model(
             children, stages={"embedding": ("embedding",)}, pool=(), head="fc", width=self.width
         )

@@ -63,11 +63,11 @@ class CifarResNet(Backbone):
         """See `Backbone.build`."""
         channels, *_ = input.tensor_shape
         before = self.width
-        children: dict[str, nn.Module] = {
-            "stem": ReLUConvolution(channels, before, stride=self.stride, norm=self.norm)
-        }
+        stem = ReLUConvolution(channels, before, stride=self.stride, norm=self.norm)
+        children: dict[str, nn.Module] = {"stem": stem}
         for number in range(LAYERS):
-            after, blocks = self.width * 2**number, list[nn.Module]()
+            after = self.width * 2**number
+            blocks = list[nn.Module]()
             for block_number in range(self.depth):
                 stride = 2 if number and not block_number else 1
                 blocks.append(_Block(before, after, stride, self.dropout, self.norm))
@@ -79,11 +79,9 @@ class CifarResNet(Backbone):
                 if isinstance(block, _Block) and self.norm == "none":
                     nn.init.zeros_(block.begins_at_zero.weight)
         stages = {name: (name,) for name in children}
-        children |= {
-            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
-            "flatten": nn.Flatten(),
-            "fc": nn.Linear(before, len(class_names)),
-        }
+        avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        fc = nn.Linear(before, len(class_names))
+        children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
 
 

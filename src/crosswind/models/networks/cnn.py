@@ -62,11 +62,9 @@ class CNN(Backbone):
             children[f"block{number + 1}"] = nn.Sequential(*layers)
             before = after
         stages = {name: (name,) for name in children}
-        children |= {
-            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
-            "flatten": nn.Flatten(),
-            "fc": nn.Linear(before, len(class_names)),
-        }
+        avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        fc = nn.Linear(before, len(class_names))
+        children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         model = Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
         if self.weights is not None:
             load_weights(model, self.weights, {}, self.weights_sha256)

@@ -97,10 +97,14 @@ class SmallMapConv2d(nn.Conv2d):
         shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
         if shape is None:
             return super().forward(input)
-        x, weight, bias = input, self.weight, self.bias
+        x = input
+        weight = self.weight
+        bias = self.bias
         if torch.is_autocast_enabled("cpu"):
             kind = torch.get_autocast_dtype("cpu")
-            x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
+            x = x.to(kind)
+            weight = weight.to(kind)
+            bias = None if bias is None else bias.to(kind)
         if not _pays(shape, x, weight):
             return super().forward(input)
         out: Tensor = _Convolution.apply(x, weight, bias, shape)
@@ -204,7 +208,8 @@ class _Convolution(torch.autograd.Function):
         ctx.shape = shape
         if not _by_rows(shape, x, weight):
             return torch.conv2d(x, weight, bias, shape.stride, shape.padding)
-        pixels, taps = x.permute(0, 2, 3, 1), weight.permute(0, 2, 3, 1)
+        pixels = x.permute(0, 2, 3, 1)
+        taps = weight.permute(0, 2, 3, 1)
         # Made as the maps that it is: what a function gives as a view of its own may not be written
         # to, as activations do.
         sides = (len(x), len(weight), shape.out_height, shape.out_width)
@@ -232,7 +237,8 @@ class _Convolution(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
-        shape, gradients_asked = ctx.shape, [_asked(node) for node, _ in ctx.next_functions]
+        shape = ctx.shape
+        gradients_asked = [_asked(node) for node, _ in ctx.next_functions]
         gradients_asked += [False] * (
             3 - len(gradients_asked)
         )  # without a bias: there are nodes of tensors only
@@ -240,14 +246,12 @@ class _Convolution(torch.autograd.Function):
         own_backward = not torch.is_grad_enabled()
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         by_rows = own_backward and _by_rows(shape, x, weight)
-        into_input = (
-            _input_gradient(gradient, x, weight, shape) if by_rows and gradients_asked[0] else None
-        )
-        into_weight = (
-            _weight_gradient(gradient, x, weight, shape)
-            if own_backward and gradients_asked[1]
-            else None
-        )
+        into_input = None
+        if by_rows and gradients_asked[0]:
+            into_input = _input_gradient(gradient, x, weight, shape)
+        into_weight = None
+        if own_backward and gradients_asked[1]:
+            into_weight = _weight_gradient(gradient, x, weight, shape)
         missing = [
             gradients_asked[0] and into_input is None,
             gradients_asked[1] and into_weight is None,
@@ -296,7 +300,8 @@ def _asked(node: Any) -> bool:
 
 
 def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-    taps, errors = weight.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
+    taps = weight.permute(0, 2, 3, 1)
+    errors = gradient.permute(0, 2, 3, 1)
     out = torch.zeros_like(x).permute(0, 2, 3, 1)
     for product in products(shape):
         kernel = taps[
@@ -309,7 +314,8 @@ def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -
 
 
 def _weight_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-    pixels, errors = x.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
+    pixels = x.permute(0, 2, 3, 1)
+    errors = gradient.permute(0, 2, 3, 1)
     if x.dtype != torch.float32:
         # In one product, because each sum into a bfloat16 tensor would round once more.
         windows = _windows(pixels, shape)
@@ -343,11 +349,10 @@ def _windows(pixels: Tensor, shape: Shape) -> Tensor:
 def products(shape: Shape) -> tuple[Product, ...]:
     """The products that a convolution consists of, those with padding left out, by output pixel."""
     out = []
-    across = list(
-        _windows_along(
-            shape.width, shape.out_width, shape.kernel[1], shape.stride[1], shape.padding[1]
-        )
-    )
+    kernel = shape.kernel[1]
+    stride = shape.stride[1]
+    padding = shape.padding[1]
+    across = list(_windows_along(shape.width, shape.out_width, kernel, stride, padding))
     down = _windows_along(
         shape.height, shape.out_height, shape.kernel[0], shape.stride[0], shape.padding[0]
     )

@@ -49,7 +49,8 @@ def encoded(
     encoder = backbone.encoder(spec, seed, device)
     if encoder is None:
         return dataset
-    table, derived = dataset.table, dataset.derived
+    table = dataset.table
+    derived = dataset.derived
     if derived is not None:
         if derived.mode != "fixed":
             problem = (
@@ -65,13 +66,15 @@ def encoded(
             ]
         )
         table = AttributeTable(dataset.schema, codes)
+    ids = dataset.row_ids(np.arange(dataset.n_rows))
+    fingerprint = digest({"of": dataset.fingerprint, "encoded": cache_key})
     encoded_dataset = AttributedDataset(
         dataset.name,
         table,
         lambda rows: encoder.apply(evaluation_inputs(dataset, rows)),
         encoder.input,
-        ids=dataset.row_ids(np.arange(dataset.n_rows)),
-        fingerprint=digest({"of": dataset.fingerprint, "encoded": cache_key}),
+        ids=ids,
+        fingerprint=fingerprint,
     )
     dataset.cache["encoded", cache_key] = encoded_dataset
     return encoded_dataset

@@ -30,7 +30,8 @@ def convert_weights(
     under other names, which the weights are then given; every shape must agree. Raises `InputError`
     naming the first that does not.
     """
-    source, into = Path(source), Path(into)
+    source = Path(source)
+    into = Path(into)
     if not source.is_file():
         raise InputError("source", f"there is no file {str(source)!r}")
     if into.suffix != ".safetensors":
@@ -54,9 +55,8 @@ def convert_weights(
         staged.replace(into)
     except (OSError, SafetensorError) as error:
         staged.unlink(missing_ok=True)
-        raise InputError(
-            "into", f"{str(into)!r} cannot be written ({one_line(str(error), 200)})"
-        ) from None
+        problem = f"{str(into)!r} cannot be written ({one_line(str(error), 200)})"
+        raise InputError("into", problem) from None
     return file_hash(into)
 
 
@@ -64,9 +64,8 @@ def _tensors(source: Path) -> Mapping[str, Tensor]:
     try:
         loaded: Any = torch.load(source, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        raise InputError(
-            "source", f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})"
-        ) from None
+        problem = f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})"
+        raise InputError("source", problem) from None
     for key in _WRAPPINGS:
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
@@ -97,7 +96,6 @@ def _renamed(
             )
         out[ours] = value
     if len(weights) != len(own_weights):
-        raise InputError(
-            "like", f"has {len(own_weights)} tensors, and {source!r} has {len(weights)}"
-        )
+        problem = f"has {len(own_weights)} tensors, and {source!r} has {len(weights)}"
+        raise InputError("like", problem)
     return out

@@ -29,7 +29,9 @@ def convolution(
     layer = nn.Conv2d(
         before, after, kernel, stride=stride, padding=kernel // 2, bias=norm == "none"
     )
-    return (layer,) if norm == "none" else (layer, nn.BatchNorm2d(after))
+    if norm == "none":
+        return (layer,)
+    return (layer, nn.BatchNorm2d(after))
 
 
 def drawn_for_relu(children: dict[str, nn.Module]) -> None:

@@ -59,10 +59,8 @@ class LinearProbe(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         width = math.prod(input.tensor_shape)
-        children: dict[str, nn.Module] = {
-            "flatten": FlattenChannelsLast(),
-            "fc": nn.Linear(width, len(class_names)),
-        }
+        fc = nn.Linear(width, len(class_names))
+        children: dict[str, nn.Module] = {"flatten": FlattenChannelsLast(), "fc": fc}
         return Model(children, stages={"input": ("flatten",)}, pool=(), head="fc", width=width)
 
     def encoder_draws(self) -> bool:
@@ -75,14 +73,17 @@ class LinearProbe(Backbone):
             return None
         inner, settings = inner_model(vars(self), "model")
         backbone = make_backbone(inner.name, settings, input)
-        frozen_features = backbone.frozen_features(input, device) if self.weights is None else None
+        frozen_features = None
+        if self.weights is None:
+            frozen_features = backbone.frozen_features(input, device)
         if frozen_features is not None:
             return frozen_features
         first = backbone.encoder(input, seed, device)
         taken = input if first is None else first.input
         model = build_model(inner.name, settings, taken, ("0",), seed)
         if self.weights is not None and "weights" not in settings:
-            take_weights(model, read_weights(Path(self.weights), self.weights_sha256), self.weights)
+            tensors = read_weights(Path(self.weights), self.weights_sha256)
+            take_weights(model, tensors, self.weights)
         model.to(device).eval()
 
         def apply(rows: NDArray[Any]) -> NDArray[Any]:

@@ -68,32 +68,26 @@ class NiN(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         before, *_ = input.tensor_shape
-        pooled, children = self.halving == "pool", dict[str, nn.Module]()
+        pooled = self.halving == "pool"
+        children = dict[str, nn.Module]()
         for number in range(1, self.depth + 1):
-            last, width = number == self.depth, self.width
+            last = number == self.depth
+            width = self.width
+            kernel = 3 if last else self.kernel
             layers = [
-                ReLUConvolution(
-                    before,
-                    width,
-                    3 if last else self.kernel,
-                    stride=1 if pooled else 2,
-                    norm=self.norm,
-                ),
+                ReLUConvolution(before, width, kernel, stride=1 if pooled else 2, norm=self.norm),
                 ReLUConvolution(width, width, 1, norm=self.norm),
                 *([] if last else [ReLUConvolution(width, width, 1, norm=self.norm)]),
             ]
-            between = (
-                []
-                if last
-                else [nn.MaxPool2d(3, 2, padding=1)] * pooled + [nn.Dropout(self.dropout)]
-            )
+            if last:
+                between = []
+            else:
+                between = [nn.MaxPool2d(3, 2, padding=1)] * pooled + [nn.Dropout(self.dropout)]
             children[f"block{number}"] = nn.Sequential(*layers, *between)
             before = width
         drawn_for_relu(children)
         stages = {name: (name,) for name in children}
-        children |= {
-            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
-            "flatten": nn.Flatten(),
-            "fc": nn.Linear(before, len(class_names)),
-        }
+        avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        fc = nn.Linear(before, len(class_names))
+        children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)

@@ -66,16 +66,16 @@ class Residual(Pretrained):
             nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
         before = self.normalise()
         children = {key: child for key, child in net.named_children() if key != "fc"}
+        stages = {**RESNET_STAGES, "stem": (*before, *RESNET_STAGES["stem"])}
         model = Model(
             {**children, **before, "flatten": nn.Flatten(), "fc": net.fc},
-            stages={**RESNET_STAGES, "stem": (*before, *RESNET_STAGES["stem"])},
+            stages=stages,
             pool=("avgpool", "flatten"),
             head="fc",
             width=net.fc.in_features,
         )
-        return self.start(
-            model, {published.name: published.url for published in get_model_weights(name)}
-        )
+        urls = {published.name: published.url for published in get_model_weights(name)}
+        return self.start(model, urls)
 
 
 @register("resnet18", kind="model")

@@ -88,7 +88,9 @@ class FittedClassifier(nn.Module):
 
     def __init__(self, knobs: Mapping[str, Any], seed: int, n_classes: int) -> None:
         super().__init__()
-        self._knobs, self._seed, self._n_classes = dict(knobs), seed, n_classes
+        self._knobs = dict(knobs)
+        self._seed = seed
+        self._n_classes = n_classes
         self._estimator: Any = None
         self.register_buffer("document", torch.zeros(0, dtype=torch.uint8))
         self.register_buffer("classes", torch.zeros(0, dtype=torch.int64))
@@ -151,7 +153,11 @@ class FittedClassifier(nn.Module):
         for name, value in own_values.items():
             if name in valid and values.get(name) is None:
                 estimator.set_params(**{name: value})
-        steps: list[tuple[str, Any]] = [("scale", StandardScaler())] if self._knobs["scale"] else []
+        steps: list[tuple[str, Any]]
+        if self._knobs["scale"]:
+            steps = [("scale", StandardScaler())]
+        else:
+            steps = []
         if not _takes_missing(estimator):
             imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
             steps.append(("impute", imputer))
@@ -199,9 +205,8 @@ def _document(pipeline: Any, name: str) -> bytes:
     try:
         document: bytes = skops.io.dumps(pipeline)
     except Exception as error:
-        raise RunError(
-            f"{name} was fitted, and skops cannot write it ({one_line(str(error), 200)})"
-        ) from error
+        problem = f"{name} was fitted, and skops cannot write it ({one_line(str(error), 200)})"
+        raise RunError(problem) from error
     return document
 
 

@@ -84,16 +84,20 @@ class TextCNN(Backbone):
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
+        embedding = _Embedding(input.vocabulary, self.embedding, self.dropout)
+        convolutions = _Convolutions(self.embedding, self.width, self.depth)
+        hidden = nn.Sequential(
+            nn.Dropout(self.dropout),
+            nn.Linear(len(KERNELS) * self.width, self.hidden),
+            nn.ReLU(),
+            nn.Dropout(self.dropout),
+        )
+        fc = nn.Linear(self.hidden, len(class_names))
         children: dict[str, nn.Module] = {
-            "embedding": _Embedding(input.vocabulary, self.embedding, self.dropout),
-            "convolutions": _Convolutions(self.embedding, self.width, self.depth),
-            "hidden": nn.Sequential(
-                nn.Dropout(self.dropout),
-                nn.Linear(len(KERNELS) * self.width, self.hidden),
-                nn.ReLU(),
-                nn.Dropout(self.dropout),
-            ),
-            "fc": nn.Linear(self.hidden, len(class_names)),
+            "embedding": embedding,
+            "convolutions": convolutions,
+            "hidden": hidden,
+            "fc": fc,
         }
         stages = {name: (name,) for name in children if name != "fc"}
         return Model(children, stages=stages, pool=(), head="fc", width=self.hidden)
@@ -128,7 +132,8 @@ class _Embedding(nn.Module):
         self.vectors = nn.Embedding(vocabulary, width, padding_idx=0)
         # As fairseq begins, with which the authors trained: the sum over a text is of a size that
         # does not depend on the width.
-        nn.init.normal_(self.vectors.weight, std=width**-0.5)
+        std = width**-0.5
+        nn.init.normal_(self.vectors.weight, std=std)
         self.vectors.weight.data[0] = 0.0
         self.dropout = nn.Dropout(dropout)
 
@@ -150,7 +155,8 @@ class _Convolutions(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        words, is_token = x[:, :-1], x[:, -1:]
+        words = x[:, :-1]
+        is_token = x[:, -1:]
         out = []
         for kernel, layers in zip(KERNELS, self.branches, strict=True):
             hidden = words

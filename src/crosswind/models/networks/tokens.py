@@ -35,7 +35,10 @@ def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
     """
     from tokenizers import Tokenizer
 
-    file = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
+    if Path(path).is_dir():
+        file = Path(path) / TOKENIZER
+    else:
+        file = Path(path)
     if digest is not None and file.is_file() and contents_hash(file, "tokenizer") != digest:
         raise InputError(
             field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}..."
@@ -43,9 +46,8 @@ def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
     try:
         tokenizer = Tokenizer.from_buffer(file.read_bytes())
     except Exception as error:  # the library raises plain exceptions
-        raise InputError(
-            field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})"
-        ) from None
+        problem = f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})"
+        raise InputError(field, problem) from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -83,12 +85,13 @@ def special_tokens(
     """
     tokenizer.enable_truncation(length)
     parts_of_texts = [text.split(PART_MARK, 1) for text in texts]
-    singles_and_pairs = [
-        text_parts[0]
-        if len(text_parts) == 1
-        else (text_parts[0], text_parts[1].replace(PART_MARK, " "))
-        for text_parts in parts_of_texts
-    ]
+    singles_and_pairs = []
+    for text_parts in parts_of_texts:
+        singles_and_pairs.append(
+            text_parts[0]
+            if len(text_parts) == 1
+            else (text_parts[0], text_parts[1].replace(PART_MARK, " "))
+        )
     out = np.zeros((len(texts), length), dtype=np.int64)
     for row, encoding in enumerate(tokenizer.encode_batch(singles_and_pairs)):
         kind = np.minimum(np.asarray(encoding.type_ids, dtype=np.int64), kinds - 1)
@@ -128,5 +131,8 @@ def trimmed(x: Tensor, longest: int | None = None) -> Tensor:
     if x.dtype != torch.int64 or x.ndim != 2:
         return x
     if longest is None:
-        longest = int(text_lengths((x != 0).any(0)[None].cpu().numpy())[0])
-    return x[:, : int(rounded_lengths(np.asarray(longest), x.shape[1]))]
+        tokens = (x != 0).any(0)[None].cpu().numpy()
+        longest = int(text_lengths(tokens)[0])
+    lengths = np.asarray(longest)
+    greatest = x.shape[1]
+    return x[:, : int(rounded_lengths(lengths, greatest))]

@@ -90,14 +90,12 @@ class Transformer(Backbone):
         """See `Backbone.build`."""
         config, folder = self._config()
         if input.shape[0] > self.tokens:
-            check_encoder({**vars(self), "path": str(folder), "tokens": input.shape[0]}, "model")
+            knobs = {**vars(self), "path": str(folder), "tokens": input.shape[0]}
+            check_encoder(knobs, "model")
         net = self._net(config, folder)
         kinds = int(getattr(config, "type_vocab_size", 1) or 1)
-        children: dict[str, nn.Module] = {
-            "embedding": _TokenEmbedding(
-                net.embeddings, config.vocab_size, kinds, config.pad_token_id
-            )
-        }
+        embedding = _TokenEmbedding(net.embeddings, config.vocab_size, kinds, config.pad_token_id)
+        children: dict[str, nn.Module] = {"embedding": embedding}
         children |= {
             f"layer{number}": _Layer(layer) for number, layer in enumerate(net.encoder.layer, 1)
         }
@@ -123,9 +121,8 @@ class Transformer(Backbone):
         children["fc"] = nn.Linear(width, len(class_names))
         model = _TokenisedTexts(children, stages=stages, pool=pool, head="fc", width=width)
         if self.weights not in (None, "published"):
-            take_weights(
-                model, read_weights(Path(str(self.weights)), self.weights_sha256), str(self.weights)
-            )
+            tensors = read_weights(Path(str(self.weights)), self.weights_sha256)
+            take_weights(model, tensors, str(self.weights))
         return model
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
@@ -134,7 +131,8 @@ class Transformer(Backbone):
         if input.kind != "text":
             return None
         config, folder = self._config()
-        vocabulary, kinds = int(config.vocab_size), int(getattr(config, "type_vocab_size", 1) or 1)
+        vocabulary = int(config.vocab_size)
+        kinds = int(getattr(config, "type_vocab_size", 1) or 1)
         tokenizer = given_tokenizer(str(folder), None, "model.path")
         tokenise = partial(
             special_tokens,
@@ -149,14 +147,17 @@ class Transformer(Backbone):
         """What config.json says, at this dropout, and the folder."""
         from transformers import AutoConfig
 
-        folder = hub_folder(self.path, self.revision) if is_hub_name(self.path) else Path(self.path)
+        if is_hub_name(self.path):
+            folder = hub_folder(self.path, self.revision)
+        else:
+            folder = Path(self.path)
         check_encoder({**vars(self), "path": str(folder)}, "model")
         if self.path_sha256 is not None and contents_hash(folder, "encoder") != self.path_sha256:
-            raise InputError(
-                "model.path",
+            problem = (
                 f"the files in {str(folder)!r} have changed: they no longer hash to"
-                f" {self.path_sha256[:12]}...",
+                f" {self.path_sha256[:12]}..."
             )
+            raise InputError("model.path", problem)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         if self.dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
@@ -208,7 +209,8 @@ def quiet() -> Iterator[None]:
     import transformers
 
     logging: Any = transformers.utils.logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -246,7 +248,8 @@ class _TokenisedTexts(Model):
         """See `Model.features`."""
         embedding, *layers = (getattr(self, name) for name in self.stages if name != "hidden")
         is_token = x != 0
-        hidden, mask = embedding.vectors(x, is_token), _mask(is_token)
+        hidden = embedding.vectors(x, is_token)
+        mask = _mask(is_token)
         for layer in layers:
             hidden = layer.run(hidden, mask)
         pooled_features: Tensor = self.pooled.of(hidden, is_token[..., None].to(hidden.dtype))  # type: ignore[operator,union-attr]
@@ -259,12 +262,10 @@ class _TokenEmbedding(nn.Module):
 
     def __init__(self, embeddings: nn.Module, vocabulary: int, kinds: int, padding: int) -> None:
         super().__init__()
-        self.embeddings, self.vocabulary, self.kinds, self.padding = (
-            embeddings,
-            vocabulary,
-            kinds,
-            padding,
-        )
+        self.embeddings = embeddings
+        self.vocabulary = vocabulary
+        self.kinds = kinds
+        self.padding = padding
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -274,9 +275,10 @@ class _TokenEmbedding(nn.Module):
     def vectors(self, x: Tensor, is_token: Tensor) -> Tensor:
         """[n, length, d]; `is_token` bool [n, length]."""
         numbers = torch.where(is_token, (x - 1) % self.vocabulary, self.padding)
-        kinds = (
-            {"token_type_ids": ((x - 1) // self.vocabulary).clamp(min=0)} if self.kinds > 1 else {}
-        )
+        if self.kinds > 1:
+            kinds = {"token_type_ids": ((x - 1) // self.vocabulary).clamp(min=0)}
+        else:
+            kinds = {}
         embedded: Tensor = self.embeddings(input_ids=numbers, **kinds)
         return embedded
 
@@ -290,12 +292,15 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        return _marked(self.run(x[..., :-1], _mask(x[..., -1])), x[..., -1:])
+        is_token = x[..., -1]
+        return _marked(self.run(x[..., :-1], _mask(is_token)), x[..., -1:])
 
     def run(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """[n, length, d]."""
         layer_output: Any = self.layer(hidden, attention_mask=mask)
-        return layer_output[0] if isinstance(layer_output, tuple) else layer_output
+        if isinstance(layer_output, tuple):
+            return layer_output[0]
+        return layer_output
 
 
 class _PooledTokens(nn.Module):
@@ -303,7 +308,8 @@ class _PooledTokens(nn.Module):
 
     def __init__(self, pooling: str, normalise: bool) -> None:
         super().__init__()
-        self.pooling, self.normalise = pooling, normalise
+        self.pooling = pooling
+        self.normalise = normalise
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -315,7 +321,9 @@ class _PooledTokens(nn.Module):
             pooled = hidden[:, 0] * is_token[:, 0]
         else:
             pooled = (hidden * is_token).sum(1) / is_token.sum(1).clamp(min=1)
-        return nn.functional.normalize(pooled, dim=1) if self.normalise else pooled
+        if self.normalise:
+            return nn.functional.normalize(pooled, dim=1)
+        return pooled
 
 
 def _mask(is_token: Tensor) -> Tensor:

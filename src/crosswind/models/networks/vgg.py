@@ -71,7 +71,8 @@ class VGG(Backbone):
                 before = self.width * 2**number
             children[f"stage{number + 1}"] = nn.Sequential(*layers, nn.MaxPool2d(2))
         stages = {name: (name,) for name in children}
-        size, hidden = before * (height // 2**STAGES) * (width // 2**STAGES), list[nn.Module]()
+        size = before * (height // 2**STAGES) * (width // 2**STAGES)
+        hidden = list[nn.Module]()
         for _ in range(self.layers):
             hidden += [
                 nn.Linear(size, self.hidden),

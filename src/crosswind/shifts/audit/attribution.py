@@ -88,7 +88,10 @@ class _AttributionSearch:
         least_tv: float,
         gaps: frozenset[int],
     ) -> None:
-        self.pool, self.least_v, self.least_tv, self.gaps = pool, least_v, least_tv, gaps
+        self.pool = pool
+        self.least_v = least_v
+        self.least_tv = least_tv
+        self.gaps = gaps
         self.axes = [axis for axis in range(1, len(pool.sizes)) if pool.sizes[axis] > 1]
         self.log_level = math.log(level / max(2 * len(self.axes), 1))
         self.taken: dict[int, str] = {}
@@ -96,13 +99,18 @@ class _AttributionSearch:
 
     def factors(self, taken: dict[int, str], label: bool = True) -> list[Factor]:
         """The factors of the label and of the attributes taken."""
-        of_label = [self.pool.main(0)] if label and self.pool.sizes[0] > 1 else []
+        if label and self.pool.sizes[0] > 1:
+            of_label = [self.pool.main(0)]
+        else:
+            of_label = []
         return of_label + [self.factor(axis, kind) for axis, kind in taken.items()]
 
     def factor(self, axis: int, kind: str) -> Factor:
         """The weights of an attribute on its values, "main", or on its pairs with the classes,
         "cross"."""
-        return self.pool.cross(axis) if kind == "cross" else self.pool.main(axis)
+        if kind == "cross":
+            return self.pool.cross(axis)
+        return self.pool.main(axis)
 
     def without(self, axis: int) -> dict[int, str]:
         """What was taken but for one attribute."""
@@ -135,7 +143,8 @@ class _AttributionSearch:
             for kind in ("main", "cross")[: self.pool.sizes[0]]:
                 if self.taken.get(axis) in (kind, "cross"):
                     continue
-                log_p = score_test(self.pool, fitted, self.factor(axis, kind)).log_p
+                factor = self.factor(axis, kind)
+                log_p = score_test(self.pool, fitted, factor).log_p
                 is_better = best is None or log_p < best[0] - 1e-6 * abs(best[0])
                 if log_p < self.log_level and is_better:
                     best = (log_p, axis, kind)
@@ -166,32 +175,36 @@ class _AttributionSearch:
     @cached_property
     def implied(self) -> Floats:
         """The target's law with the weights of all attributes taken."""
-        return rake(self.pool, self.pool.target, self.factors(self.taken))
+        factors = self.factors(self.taken)
+        return rake(self.pool, self.pool.target, factors)
 
     def quiet_part(self, axis: int) -> AttributePart:
         """An attribute that was not taken: what is left is chance, or too small for these rows."""
-        pool, fitted, implied = self.pool, self.fit(self.taken), self.implied
+        pool = self.pool
+        fitted = self.fit(self.taken)
+        implied = self.implied
         value_factor = pool.main(axis)
         values = score_test(pool, fitted, value_factor)
         pairs = score_test(pool, fitted, pool.cross(axis))
         statistic = max(pairs.statistic - values.statistic, 0.0)
         freedom = pairs.freedom - values.freedom
         train_table = pool.table(axis, pool.train)
-        fit_alone = rake(pool, implied, [value_factor, *self.factors(self.taken)])
+        factors = [value_factor, *self.factors(self.taken)]
+        fit_alone = rake(pool, implied, factors)
         n_effective = _effective(pool.target, fit_alone)
         v_explained = cramers_v(pool.table(axis, fit_alone), rows=n_effective)
         train_shares = train_table.sum(axis=0)
+        v_left = float(cramers_v(train_table) - v_explained)
+        log_p_v = log_tail(statistic, freedom) if freedom > 0.1 else 0.0
+        tv_left = float(total_variation(train_shares, value_factor @ implied))
         return AttributePart(
-            axis,
-            v_left=float(cramers_v(train_table) - v_explained),
-            log_p_v=log_tail(statistic, freedom) if freedom > 0.1 else 0.0,
-            tv_left=float(total_variation(train_shares, value_factor @ implied)),
-            log_p_tv=values.log_p,
+            axis, v_left=v_left, log_p_v=log_p_v, tv_left=tv_left, log_p_tv=values.log_p
         )
 
     def part(self, axis: int) -> AttributePart:
         """The weights of an attribute that was taken, told apart."""
-        pool, taken_part = self.pool, AttributePart(axis)
+        pool = self.pool
+        taken_part = AttributePart(axis)
         other_factors = self.factors(self.without(axis))
         law = self.target_law(axis)
         train_table = pool.table(axis, pool.train)
@@ -211,9 +224,8 @@ class _AttributionSearch:
         taken_part.log_p_v = cross_test.log_p
         raked = rake(pool, law, own_factors)
         explained = pool.table(axis, raked)
-        taken_part.v_left = float(
-            cramers_v(train_table) - cramers_v(explained, rows=_effective(pool.rows, raked))
-        )
+        rows = _effective(pool.rows, raked)
+        taken_part.v_left = float(cramers_v(train_table) - cramers_v(explained, rows=rows))
         correlated = cross_test.log_p < self.log_level
         # The values, beside the matched pairs where there are such.
         beside = other_factors
@@ -222,7 +234,8 @@ class _AttributionSearch:
             if factor.size > 1:
                 beside = [*other_factors, factor]
             if correlated:
-                taken_part.low, taken_part.matched = [], matched
+                taken_part.low = []
+                taken_part.matched = matched
         fitted = fit(pool, beside)
         taken_part.log_p_tv = score_test(pool, fitted, pool.main(axis)).log_p
         shares = rake(pool, law, beside)
@@ -230,7 +243,8 @@ class _AttributionSearch:
             self._beside_label(taken_part, law, beside)
             if taken_part.with_label:
                 shares = rake(pool, law, beside[1:])
-        taken_part.tv_left = float(total_variation(marginal / n, pool.main(axis) @ shares))
+        target = pool.main(axis) @ shares
+        taken_part.tv_left = float(total_variation(marginal / n, target))
         taken_part.drifts = (
             taken_part.log_p_tv < self.log_level and taken_part.tv_left >= self.least_tv
         )
@@ -271,7 +285,8 @@ class _AttributionSearch:
             return
         other_factors = beside[1:]
         alone = fit(self.pool, other_factors)
-        test_beside = score_test(self.pool, alone, self.pool.main(explained.axis))
+        factor = self.pool.main(explained.axis)
+        test_beside = score_test(self.pool, alone, factor)
         if test_beside.log_p >= self.log_level:
             return
         with_values = fit(self.pool, [*other_factors, self.pool.main(explained.axis)])
@@ -279,7 +294,8 @@ class _AttributionSearch:
         # By the half of their parameters more that one has, its likelihood is larger by chance.
         chance = (self.pool.sizes[0] - self.pool.sizes[explained.axis]) / 2
         if with_label.log_likelihood - with_values.log_likelihood - chance < CLEARLY:
-            explained.with_label, explained.log_p_tv = True, test_beside.log_p
+            explained.with_label = True
+            explained.log_p_tv = test_beside.log_p
 
     def label(self, explained_attributes: dict[int, AttributePart]) -> AttributePart:
         """What is left of the label's shift when the attributes' weights are taken out."""
@@ -305,16 +321,16 @@ class _AttributionSearch:
         }
         for axis in correlated:
             other_pairs = [pairs[attribute] for attribute in correlated if attribute != axis]
-            pairs[axis] = self._unmatched(
-                axis, self._matched(axis, law, [*factors, *other_pairs], by_class=False)[0]
-            )
+            other_factors = [*factors, *other_pairs]
+            matched = self._matched(axis, law, other_factors, by_class=False)[0]
+            pairs[axis] = self._unmatched(axis, matched)
         factors += [factor for factor in pairs.values() if factor.size > 1]
-        explained_label.log_p_tv = score_test(
-            self.pool, fit(self.pool, factors), self.pool.main(0)
-        ).log_p
+        fitted = fit(self.pool, factors)
+        explained_label.log_p_tv = score_test(self.pool, fitted, self.pool.main(0)).log_p
         law = rake(self.pool, law, factors)
         label = self.pool.main(0)
-        explained_label.tv_left = float(total_variation(label @ self.pool.train, label @ law))
+        train = label @ self.pool.train
+        explained_label.tv_left = float(total_variation(train, label @ law))
         return explained_label
 
     def _unmatched(self, axis: int, matched: NDArray[np.bool_]) -> Factor:
@@ -330,7 +346,8 @@ class _AttributionSearch:
         moved = []
         for attribute, kind in self.taken.items():
             if attribute != axis:
-                weighted = rake(pool, law, self.factors({attribute: kind}, label=False))
+                factors = self.factors({attribute: kind}, label=False)
+                weighted = rake(pool, law, factors)
                 after = pool.table(axis, weighted).ravel()
                 moved.append((float(total_variation(before, after)), attribute))
         largest = max((distance for distance, _ in moved), default=0.0)
@@ -351,10 +368,9 @@ def explain(
     `least_v`: see `AttributePart`."""
     search = _AttributionSearch(pool, level, least_v, least_tv, gaps)
     search.take()
-    explained = {
-        axis: search.part(axis) if axis in search.taken else search.quiet_part(axis)
-        for axis in search.axes
-    }
+    explained = {}
+    for axis in search.axes:
+        explained[axis] = search.part(axis) if axis in search.taken else search.quiet_part(axis)
     explained[0] = search.label(explained)
     return Explanation(search.taken, explained, search.sources)
 
@@ -381,7 +397,8 @@ def _strength(
             scale = np.full_like(scale, train_table.sum() / max(mass.sum(), 1e-9))
         scaled = scale * expected
         high = _odds(train_table[matched].sum(), scaled[matched].sum())
-        low = _odds(train_table[~matched].sum(), scaled[~matched].sum())
+        rows = train_table[~matched].sum()
+        low = _odds(rows, scaled[~matched].sum())
         s = float(np.clip(high / low, 1.1, 1e3))
     return s, scale
 
@@ -398,9 +415,12 @@ def _low_values(train_counts: Floats, table: Floats, rows: float) -> list[int]:
     """The values that are low in training as a whole, and in no class clearly high: beside the
     other values of the class."""
     n = train_counts.sum()
-    marginal, share = train_counts.sum(axis=0), table.sum(axis=0)
-    present, absent = marginal + 0.5, n - marginal + 0.5
-    implied, implied_absent = rows * share + 0.5, rows * (1 - share) + 0.5
+    marginal = train_counts.sum(axis=0)
+    share = table.sum(axis=0)
+    present = marginal + 0.5
+    absent = n - marginal + 0.5
+    implied = rows * share + 0.5
+    implied_absent = rows * (1 - share) + 0.5
     ratio = np.log(present / absent) - np.log(implied / implied_absent)
     error = np.sqrt(1 / present + 1 / absent + 1 / implied + 1 / implied_absent)
     is_low = (ratio < math.log(LOW)) & (ratio < -SURE * error)
@@ -414,7 +434,8 @@ def _low_values(train_counts: Floats, table: Floats, rows: float) -> list[int]:
     noise_of_others = 1 / (others_in_class + 0.5) + 1 / (rows * others_share + 0.5)
     low_everywhere = []
     for value in low:
-        in_class, share_in_class = train_counts[:, value], table[:, value]
+        in_class = train_counts[:, value]
+        share_in_class = table[:, value]
         high = np.log((in_class + 0.5) / (n * share_in_class + 0.5)) - ratio_of_others
         noise = 1 / (in_class + 0.5) + 1 / (rows * share_in_class + 0.5)
         noise += noise_of_others

@@ -98,23 +98,30 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
         if unseen[number].codes:
             masks[number] = np.isin(column.target, unseen[number].codes)
             unseen[number].rows = int(masks[number].sum())
-    n, m = len(columns[0].train), len(columns[0].target)
+    n = len(columns[0].train)
+    m = len(columns[0].target)
     taken = np.zeros(m, dtype=bool)
     by: list[int] = []
     for number in sorted(masks, key=lambda number: (-unseen[number].rows, number == 0, number)):
-        unseen_of, column = unseen[number], columns[number]
+        unseen_of = unseen[number]
+        column = columns[number]
         fresh = ~taken
         left = np.bincount(column.target[fresh & masks[number]], minlength=len(column.values))
         unseen_of.left = int(left.sum())
         # Of rows that carry other unseen values training has none whatever this column does.
         n_fresh = int(fresh.sum())
-        chance = math.log(n_fresh / (n + n_fresh)) if n_fresh else 0.0
+        chance = 0.0
+        if n_fresh:
+            chance = math.log(n_fresh / (n + n_fresh))
         bound = math.log(len(column.values))
         unseen_of.log_p = min(
             0.0, min((float(left[code]) * chance for code in unseen_of.codes), default=0.0) + bound
         )
         # By Bonferroni over every test that the audit may make, so that Holm's method agrees.
-        enough = (math.log(level / (3 * len(columns))) - bound) / chance if chance else math.inf
+        if chance:
+            enough = (math.log(level / (3 * len(columns))) - bound) / chance
+        else:
+            enough = math.inf
         unseen_of.sure = [
             code for code in unseen_of.codes if left[code] > max(enough, FEWEST_SURE - 1)
         ]
@@ -175,13 +182,15 @@ def pooled(
     side = np.arange(n_rows) < int(train.sum())
     if n_rows > MOST_ROWS:
         drawn = generator.random(n_rows) < MOST_ROWS / n_rows
-        stacked, side = stacked[:, drawn], side[drawn]
+        stacked = stacked[:, drawn]
+        side = side[drawn]
         if side.all() or not side.any():
             return None
     codes, distinct_row = _distinct(stacked, sizes)
     if codes.shape[1] > MOST_FITTED:
         drawn = generator.random(stacked.shape[1]) < MOST_FITTED / stacked.shape[1]
-        stacked, side = stacked[:, drawn], side[drawn]
+        stacked = stacked[:, drawn]
+        side = side[drawn]
         codes, distinct_row = _distinct(stacked, sizes)
     if stacked.shape[1] < n_rows:
         notes.append(
@@ -201,7 +210,8 @@ def _supported(
     """The columns of the pool, and the rows of training and of the target whose values in all of
     them both sides know. The label is one of them; of the others those that cost fewest rows come
     first, and one that would leave too few is left out."""
-    train_known, target_known = [], []
+    train_known = []
+    target_known = []
     for column, unseen_of in zip(columns, unseen, strict=True):
         train_known.append(~np.isin(column.train, unseen_of.only))
         target_known.append(~np.isin(column.target, unseen_of.codes))
@@ -209,7 +219,8 @@ def _supported(
         float((~known_target).mean()) + float((~known_train).mean())
         for known_train, known_target in zip(train_known, target_known, strict=True)
     ]
-    train, target = np.ones_like(train_known[0]), np.ones_like(target_known[0])
+    train = np.ones_like(train_known[0])
+    target = np.ones_like(target_known[0])
     least_train, least_target = (min(FEWEST_LEFT, len(side) / 2) for side in (train, target))
     numbers = []
     for number in sorted(range(len(columns)), key=lambda number: (number > 0, lost[number])):
@@ -217,7 +228,8 @@ def _supported(
         fewer_target = target & target_known[number]
         enough = min(fewer_train.sum() / least_train, fewer_target.sum() / least_target) >= 1
         if enough or number == 0:
-            train, target = fewer_train, fewer_target
+            train = fewer_train
+            target = fewer_target
             numbers.append(number)
     return sorted(numbers), train, target
 
@@ -230,7 +242,9 @@ def _kept(codes: Ints, size: int, most_levels: int) -> Ints:
     if len(present) > most_levels:
         by_frequency = np.argsort(-counts, kind="stable")
         frequent = np.sort(by_frequency[: most_levels - 1])
-    level_of_rare = len(frequent) if len(frequent) < len(present) else 0
+    level_of_rare = 0
+    if len(frequent) < len(present):
+        level_of_rare = len(frequent)
     level = np.full(size, level_of_rare, dtype=np.int64)
     level[frequent] = np.arange(len(frequent))
     return level

@@ -125,7 +125,9 @@ class Audit:
     @property
     def columns(self) -> tuple[AttributeAudit, ...]:
         """The attributes, then the label."""
-        return self.attributes if self.label is None else (*self.attributes, self.label)
+        if self.label is None:
+            return self.attributes
+        return (*self.attributes, self.label)
 
     @property
     def shifts(self) -> list[tuple[str, str]]:
@@ -146,18 +148,23 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON; null stands for what cannot be had and for infinite ratios."""
+        shifts = [{"column": name, "kind": kind} for name, kind in self.shifts]
+        columns = [
+            _column(column_audit, column_audit is self.label) for column_audit in self.columns
+        ]
+        skipped = [{"column": name, "reason": reason} for name, reason in self.skipped]
+        rows = {"train": self.train_rows, "target": self.target_rows}
+        notes = list(self.notes)
         return {
             "format": FORMAT,
             "label": self.label_name,
-            "rows": {"train": self.train_rows, "target": self.target_rows},
+            "rows": rows,
             "level": LEVEL,
             "effect_sizes": dict(SIZES),
-            "shifts": [{"column": name, "kind": kind} for name, kind in self.shifts],
-            "columns": [
-                _column(column_audit, column_audit is self.label) for column_audit in self.columns
-            ],
-            "skipped": [{"column": name, "reason": reason} for name, reason in self.skipped],
-            "notes": list(self.notes),
+            "shifts": shifts,
+            "columns": columns,
+            "skipped": skipped,
+            "notes": notes,
         }
 
     def __str__(self) -> str:
@@ -165,18 +172,23 @@ class Audit:
 
 
 def _column(column_audit: AttributeAudit, is_label: bool) -> dict[str, Any]:
+    difference = _plain(column_audit.v_difference)
+    cramers_v = {
+        "train": column_audit.v_train,
+        "target": column_audit.v_target,
+        "difference": difference,
+    }
+    unseen = {"values": list(column_audit.unseen), "share": _plain(column_audit.unseen_share)}
+    verdicts = [_plain(verdict) for verdict in column_audit.verdicts]
+    total_variation = _plain(column_audit.variation)
     return {
         "name": column_audit.name,
         "role": "label" if is_label else "attribute",
-        "cramers_v": {
-            "train": column_audit.v_train,
-            "target": column_audit.v_target,
-            "difference": _plain(column_audit.v_difference),
-        },
-        "total_variation": _plain(column_audit.variation),
-        "unseen": {"values": list(column_audit.unseen), "share": _plain(column_audit.unseen_share)},
+        "cramers_v": cramers_v,
+        "total_variation": total_variation,
+        "unseen": unseen,
         "values": [_plain(value) for value in column_audit.values],
-        "verdicts": [_plain(verdict) for verdict in column_audit.verdicts],
+        "verdicts": verdicts,
     }
 
 
@@ -186,11 +198,9 @@ def _plain(frozen_value: Any) -> Any:
         return {name: _plain(value) for name, value in vars(frozen_value).items()}
     if isinstance(frozen_value, tuple):
         return list(frozen_value)
-    return (
-        None
-        if isinstance(frozen_value, float) and not math.isfinite(frozen_value)
-        else frozen_value
-    )
+    if isinstance(frozen_value, float) and not math.isfinite(frozen_value):
+        return None
+    return frozen_value
 
 
 def audit_text(audit: Audit) -> str:
@@ -207,9 +217,8 @@ def audit_text(audit: Audit) -> str:
     kinds = KINDS if audit.label is not None else KINDS[1:]
     for status, title in _TITLES.items():
         lines += _section(title, _sentences(audit.columns, kinds, status))
-    lines += _section(
-        "Left out", [f"{one_line(name, 60)}: {reason}" for name, reason in audit.skipped]
-    )
+    sentences = [f"{one_line(name, 60)}: {reason}" for name, reason in audit.skipped]
+    lines += _section("Left out", sentences)
     lines += _section("Notes", audit.notes)
     return "\n".join(lines)
 
@@ -248,7 +257,10 @@ def _section(title: str, sentences: Sequence[str]) -> list[str]:
 def _cells(column_audit: AttributeAudit) -> list[str]:
     cells = ["(the label)"] if len(column_audit.verdicts) == 2 else []
     for verdict in column_audit.verdicts:
-        status = verdict.status.upper() if verdict.status == "shift" else verdict.status
+        if verdict.status == "shift":
+            status = verdict.status.upper()
+        else:
+            status = verdict.status
         measure = _MEASURES.get(verdict.kind, "TV {:.2f}")
         effect = verdict.effect
         cells.append(status if effect is None else f"{status}  {measure.format(effect.value)}")

@@ -64,15 +64,14 @@ class LoglinearPool:
 
     def cross(self, axis: int) -> Factor:
         """The pairs of class and value."""
-        return Factor(
-            self.codes[0] * self.sizes[axis] + self.codes[axis], self.sizes[0] * self.sizes[axis]
-        )
+        level = self.codes[0] * self.sizes[axis] + self.codes[axis]
+        size = self.sizes[0] * self.sizes[axis]
+        return Factor(level, size)
 
     def by_pair(self, axis: int, level: NDArray[np.integer]) -> Factor:
         """The level that a table [classes, values] gives to each pair."""
-        return Factor(
-            np.asarray(level, dtype=np.int64)[self.codes[0], self.codes[axis]], int(level.max()) + 1
-        )
+        size = int(level.max()) + 1
+        return Factor(np.asarray(level, dtype=np.int64)[self.codes[0], self.codes[axis]], size)
 
     def table(self, axis: int, values: Floats) -> Floats:
         """Sums of `values` [m] by class and value: float64 [classes, values]."""
@@ -104,8 +103,10 @@ class Test:
 def fit(pool: LoglinearPool, factors: Sequence[Factor]) -> LoglinearFit:
     """The most likely product of `factors`, by Newton's method with halved steps; a constant is
     always in it."""
-    rows, train = pool.rows, pool.train
-    factors = (Factor(np.zeros(len(rows), dtype=np.int64), 1), *factors)
+    rows = pool.rows
+    train = pool.train
+    level = np.zeros(len(rows), dtype=np.int64)
+    factors = (Factor(level, 1), *factors)
     sizes = [factor.size for factor in factors]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     theta = np.zeros(starts[-1])
@@ -141,11 +142,14 @@ def fit(pool: LoglinearPool, factors: Sequence[Factor]) -> LoglinearFit:
                 break
             step = step / 2
         gain = then - now
-        theta, eta, now = theta + step, stepped, then
+        theta = theta + step
+        eta = stepped
+        now = then
         if gain < 1e-5:
             break
     p = 1 / (1 + np.exp(-eta))
-    information = _information(factors, starts, rows * p * (1 - p))
+    weight = rows * p * (1 - p)
+    information = _information(factors, starts, weight)
     information[np.diag_indices(len(theta))] += penalty
     inverse = np.linalg.inv(information).astype(np.float64, copy=False)
     return LoglinearFit(p, tuple(factors), inverse, now)
@@ -169,14 +173,15 @@ def score_test(pool: LoglinearPool, fitted: LoglinearFit, factor: Factor) -> Tes
     """Whether the pool asks for `factor` beside those of `fitted`."""
     weight = pool.rows * fitted.p * (1 - fitted.p)
     residual = factor @ (pool.train - pool.rows * fitted.p)
-    between = [
-        np.bincount(
-            fitted_factor.level * factor.size + factor.level,
-            weight,
-            fitted_factor.size * factor.size,
-        ).reshape(fitted_factor.size, factor.size)
-        for fitted_factor in fitted.factors
-    ]
+    between = []
+    for fitted_factor in fitted.factors:
+        between.append(
+            np.bincount(
+                fitted_factor.level * factor.size + factor.level,
+                weight,
+                fitted_factor.size * factor.size,
+            ).reshape(fitted_factor.size, factor.size)
+        )
     shared = np.concatenate(between)
     variance = np.diag(factor @ weight) - shared.T @ fitted.inverse @ shared
     size, direction = np.linalg.eigh((variance + variance.T) / 2)
@@ -185,7 +190,8 @@ def score_test(pool: LoglinearPool, fitted: LoglinearFit, factor: Factor) -> Tes
         (np.where(size > 0, (direction.T @ residual) ** 2, 0.0) / (size + SPARSE)).sum()
     )
     freedom = float((size / (size + SPARSE)).sum())  # its expectation
-    return Test(statistic, freedom, log_tail(statistic, freedom) if freedom > 0.1 else 0.0)
+    log_p = log_tail(statistic, freedom) if freedom > 0.1 else 0.0
+    return Test(statistic, freedom, log_p)
 
 
 def log_tail(statistic: float, freedom: float) -> float:

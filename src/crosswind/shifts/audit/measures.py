@@ -45,15 +45,20 @@ def cramers_v(table: Floats, corrections: float = 1.0, rows: float | None = None
     columns V is 0.
     """
     table = np.asarray(table, dtype=np.float64)
-    n = table.sum(axis=(-2, -1)) if rows is None else np.full(table.shape[:-2], rows)
+    if rows is None:
+        n = table.sum(axis=(-2, -1))
+    else:
+        n = np.full(table.shape[:-2], rows)
     total = np.maximum(table.sum(axis=(-2, -1), keepdims=True), 1e-300)
     share = table / total
-    across, down = share.sum(axis=-1), share.sum(axis=-2)
+    across = share.sum(axis=-1)
+    down = share.sum(axis=-2)
     expected = across[..., :, None] * down[..., None, :]
     zeros = np.zeros_like(share)
     squares = np.divide(share * share, expected, out=zeros, where=expected > 0)
     square = squares.sum(axis=(-2, -1))
-    n_rows, n_columns = (across > 0).sum(axis=-1), (down > 0).sum(axis=-1)
+    n_rows = (across > 0).sum(axis=-1)
+    n_columns = (down > 0).sum(axis=-1)
     inside = np.maximum(n - 1, 1)
     phi = np.maximum(square - 1 - corrections * (n_rows - 1) * (n_columns - 1) / inside, 0)
     rows_left = n_rows - corrections * (n_rows - 1) ** 2 / inside
@@ -103,13 +108,15 @@ def variation_interval(train: Floats, target: Floats, generator: np.random.Gener
 
 def homogeneity(train: Floats, target: Floats) -> float:
     """The logarithm of p of Pearson's test that two rows of counts have one law."""
-    n, m = float(train.sum()), float(target.sum())
+    n = float(train.sum())
+    m = float(target.sum())
     totals = train + target
     occupied = totals > 0
     if not n or not m or occupied.sum() < 2:
         return 0.0
     gap = train[occupied] * math.sqrt(m / n) - target[occupied] * math.sqrt(n / m)
-    return log_tail(float((gap * gap / totals[occupied]).sum()), int(occupied.sum()) - 1)
+    statistic = float((gap * gap / totals[occupied]).sum())
+    return log_tail(statistic, int(occupied.sum()) - 1)
 
 
 def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
@@ -120,7 +127,8 @@ def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
     n and b of m rows; for
     a = 0 it is [0, 3/n over the share in the target], by the rule of three.
     """
-    n, m = float(train.sum()), float(target.sum())
+    n = float(train.sum())
+    m = float(target.sum())
     counts = zip(train.tolist(), target.tolist(), strict=True)
     return [_ratio_interval(a, n, b, m) for a, b in counts]
 
@@ -135,7 +143,9 @@ def _ratio_interval(a: float, n: float, b: float, m: float) -> Interval:
         return Interval(0.0, 0.0, rule_of_three(n) / (b / m))
     ratio = (a / n) / (b / m)
     half = 1.959964 * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)
-    return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+    low = ratio * math.exp(-half)
+    high = ratio * math.exp(half)
+    return Interval(ratio, low, high)
 
 
 def rule_of_three(rows: float) -> float:
@@ -149,12 +159,15 @@ def share_interval(rows: int, n_rows: int) -> Interval:
     three."""
     if rows == 0:
         return Interval(0.0, 0.0, rule_of_three(n_rows))
-    q, z = rows / n_rows, 1.959964
+    q = rows / n_rows
+    z = 1.959964
     scale = 1 + z * z / n_rows
     middle = (q + z * z / (2 * n_rows)) / scale
     variance = q * (1 - q) / n_rows + z * z / (4 * n_rows * n_rows)
     half = z / scale * math.sqrt(variance)
-    return Interval(q, max(0.0, middle - half), min(1.0, middle + half))
+    low = max(0.0, middle - half)
+    high = min(1.0, middle + half)
+    return Interval(q, low, high)
 
 
 def _around(estimate: float, draws: Floats) -> Interval:

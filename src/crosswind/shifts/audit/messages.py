@@ -24,7 +24,9 @@ def _listed(phrases: Sequence[str]) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{100 * share:.2g}%" if share < 0.1 else f"{100 * share:.0f}%"
+    if share < 0.1:
+        return f"{100 * share:.2g}%"
+    return f"{100 * share:.0f}%"
 
 
 def few_rows(train: int, target: int) -> str:
@@ -43,11 +45,10 @@ def correlated(
     is_shown = tables[0].sum(axis=1, keepdims=True) > 0
     gain = np.where(is_shown, train - target, -1.0)
     best = gain.argmax(axis=1)
-    pairs = [
-        f"{label.values[class_code]} with {column.values[best[class_code]]}"
-        for class_code in np.argsort(-gain.max(axis=1))
-        if gain[class_code, best[class_code]] > 0
-    ]
+    pairs = []
+    for class_code in np.argsort(-gain.max(axis=1)):
+        if gain[class_code, best[class_code]] > 0:
+            pairs.append(f"{label.values[class_code]} with {column.values[best[class_code]]}")
     return (
         f"training ties it to {label.name}, V is {left.value:.2f} {_between(left)} above what all"
         f" else implies: {_listed(pairs)}"
@@ -56,11 +57,9 @@ def correlated(
 
 def follows(difference: str, left: Interval, sources: Sequence[str], twin: str | None) -> str:
     """A difference that other columns explain."""
-    either = (
-        f"; it splits the rows exactly as {twin} does, so either may be the cause"
-        if twin is not None
-        else ""
-    )
+    either = ""
+    if twin is not None:
+        either = f"; it splits the rows exactly as {twin} does, so either may be the cause"
     return f"{difference}; given {_listed(sources)}, {max(left.value, 0):.2f} of it is left{either}"
 
 
@@ -79,11 +78,10 @@ def v_none(left: Interval, other_pairs: bool = False) -> str:
 def unclear(difference: str, left: Interval, size: float, train: int, target: int) -> str:
     """Too few rows, or between no shift and one that counts."""
     rows = f"{train:,} and {target:,} rows do not"
-    why = (
-        f"{rows} make sure that it is its own"
-        if left.low > 0
-        else f"{rows} tell {size:g} from none"
-    )
+    if left.low > 0:
+        why = f"{rows} make sure that it is its own"
+    else:
+        why = f"{rows} tell {size:g} from none"
     return f"{difference} {left.value:.2f} {_between(left)}: {why}"
 
 

@@ -203,7 +203,8 @@ class _Coded:
     def rows(self, chosen: NDArray[np.bool_]) -> _Coded:
         """Some of its rows, and the words that they have."""
         used, codes = np.unique(self.codes[chosen], return_inverse=True)
-        return _Coded([self.words[code] for code in used], codes.astype(np.int64))
+        words = [self.words[code] for code in used]
+        return _Coded(words, codes.astype(np.int64))
 
     def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
         """The code that each row has by the code of its word."""
@@ -223,9 +224,9 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     if isinstance(table, AttributedDataset):
         table = table.table
     if isinstance(table, AttributeTable):
-        values = {
-            name: np.array(table.attribute(name).values)[table.column(name)] for name in table.names
-        }
+        values = {}
+        for name in table.names:
+            values[name] = np.array(table.attribute(name).values)[table.column(name)]
         frame = polars.DataFrame(values)
     else:
         kinds = [
@@ -258,11 +259,11 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     except polars.exceptions.PolarsError:
         return f"holds {kind} values, which have no text to name them by"
     lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
-    words = [
-        NO_VALUE if none else str(word)
-        for word, none in zip(text.to_list(), lacking.to_list(), strict=True)
-    ]
-    code_of = polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))})
+    words = []
+    for word, none in zip(text.to_list(), lacking.to_list(), strict=True):
+        words.append(NO_VALUE if none else str(word))
+    code = np.arange(len(distinct))
+    code_of = polars.DataFrame({"cell": distinct, "code": code})
     coded_cells = column.to_frame().join(
         code_of, on="cell", how="left", nulls_equal=True, maintain_order="left"
     )
@@ -313,7 +314,9 @@ def _doubt(spellings: Spellings) -> str:
     """Why values that may be one cannot be audited before something is said of them."""
     doubts = spellings.doubts
     values = " and ".join(shown_apart(doubts[0]))
-    more_pairs = f", and {len(doubts) - 1} more such pairs" if len(doubts) > 1 else ""
+    more_pairs = ""
+    if len(doubts) > 1:
+        more_pairs = f", and {len(doubts) - 1} more such pairs"
     return (
         f"{values} may be one value{more_pairs}: say so by same, or by distinct that they are not"
     )
@@ -342,7 +345,8 @@ def _column(
 ) -> Column | str:
     """One attribute as codes; a string says why it is left out."""
     values = _named_values(sides)
-    n_values, n_rows = len(values), sum(len(side.codes) for side in sides)
+    n_values = len(values)
+    n_rows = sum(len(side.codes) for side in sides)
     if n_values == 0:
         return "has no value in any row"
     is_never_missing = all(NO_VALUE not in side.words for side in sides)
@@ -356,7 +360,9 @@ def _column(
     if n_values > MOST_NAMES:
         return f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
     one_spelling = answers.apply(name, sides)
-    return one_spelling if isinstance(one_spelling, str) else _named(name, one_spelling)
+    if isinstance(one_spelling, str):
+        return one_spelling
+    return _named(name, one_spelling)
 
 
 def _is_a_measure(numbers: Mapping[str, float], n_rows: int) -> bool:
@@ -417,13 +423,16 @@ def _named(name: str, sides: Sequence[_Coded]) -> Column:
         spelled = {text: text.lower() for text in texts}
         values = sorted(set(spelled.values()))
     else:
-        spelled, values = {text: text for text in texts}, texts
+        spelled = {text: text for text in texts}
+        values = texts
     if any(NO_VALUE in side.words for side in sides):
         values = [*values, NO_VALUE]
         spelled[NO_VALUE] = NO_VALUE
     code_of = {value: code for code, value in enumerate(values)}
     codes = {word: code_of[value] for word, value in spelled.items()}
-    return Column(name, tuple(values), sides[0].spread(codes), sides[1].spread(codes))
+    train = sides[0].spread(codes)
+    target = sides[1].spread(codes)
+    return Column(name, tuple(values), train, target)
 
 
 def _by_size(numbers: Mapping[str, float]) -> list[str]:
@@ -450,7 +459,9 @@ def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def _plain(number: float) -> str:
-    return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)
+    if number == int(number) and abs(number) < 1e15:
+        return str(int(number))
+    return repr(number)
 
 
 def split_tables(
@@ -512,7 +523,8 @@ def _shared(
 def _attributes(split: Split, name: str, rows: RowSet, seed: int) -> dict[str, ValuesAndCodes]:
     """The attributes of a set's rows, the derived one first."""
     dataset = split.parts[name].dataset
-    base, derived = rows.rows, dataset.derived
+    base = rows.rows
+    derived = dataset.derived
     attributes = {}
     if derived is not None:
         size = len(derived.values)

@@ -79,12 +79,15 @@ def audit(
         tables = read_tables(train, target, label, columns, names, header, same, distinct)
     audits, notes = judge(tables.columns, tables.labelled, seed)
     label_column = tables.columns[0]
+    attributes = tuple(audits[1:])
+    n_train_rows = len(label_column.train)
+    n_target_rows = len(label_column.target)
     return Audit(
         tables.label,
-        len(label_column.train),
-        len(label_column.target),
+        n_train_rows,
+        n_target_rows,
         audits[0] if tables.labelled else None,
-        tuple(audits[1:]),
+        attributes,
         tables.skipped,
         (*tables.notes, *notes),
     )
@@ -97,7 +100,10 @@ def judge(
     where the target has none."""
     case = _Case(columns, labelled, seed)
     audits = [_Judge(case, number).audit() for number in range(len(columns))]
-    notes = [] if case.pool is None else list(case.pool.notes)
+    if case.pool is None:
+        notes = []
+    else:
+        notes = list(case.pool.notes)
     return audits, notes
 
 
@@ -148,7 +154,8 @@ class _Case:
                 raw[number, LDD if number else LABEL] = explained.log_p_tv
             if self.unseen[number].codes:
                 raw[number, UDS] = self.unseen[number].log_p
-        out, worst = {}, -math.inf
+        out = {}
+        worst = -math.inf
         by_log_p = sorted(raw.items(), key=lambda test: test[1])
         for rank, (key, value) in enumerate(by_log_p):
             worst = max(worst, min(0.0, value + math.log(len(raw) - rank)))
@@ -166,10 +173,13 @@ class _Judge:
 
     def __post_init__(self) -> None:
         number = self.number
-        self.column, self.label = self.case.columns[number], self.case.columns[0]
-        self.lacking, self.explained = self.case.unseen[number], self.case.part(number)
+        self.column = self.case.columns[number]
+        self.label = self.case.columns[0]
+        self.lacking = self.case.unseen[number]
+        self.explained = self.case.part(number)
         self.train, self.target = self.column.counts()
-        self.n, self.m = len(self.column.train), len(self.column.target)
+        self.n = len(self.column.train)
+        self.m = len(self.column.target)
 
     def stream(self, measure: str) -> np.random.Generator:
         """Randomness for one measure of the column, whatever other columns there are."""
@@ -182,7 +192,8 @@ class _Judge:
     @cached_property
     def tables(self) -> tuple[Counts, Counts]:
         """Rows by class and value in training and in the target."""
-        column, label = self.column, self.label
+        column = self.column
+        label = self.label
         return self._table(column.train, label.train), self._table(column.target, label.target)
 
     def _table(self, values: NDArray[np.int64], label: NDArray[np.int64]) -> Counts:
@@ -209,18 +220,18 @@ class _Judge:
             difference = v_interval(*self.tables, self.stream("V"))
             v_train, v_target = (float(cramers_v(table)) for table in self.tables)
         variation = variation_interval(self.train, self.target, self.stream("TV"))
-        verdicts = (
-            [self._correlation(difference), self._drift(LDD)]
-            if self.number
-            else [self._drift(LABEL)]
-        )
+        if self.number:
+            verdicts = [self._correlation(difference), self._drift(LDD)]
+        else:
+            verdicts = [self._drift(LABEL)]
         unseen_values = tuple(self.column.values[code] for code in self.lacking.codes)
+        unseen_share = share_interval(self.lacking.rows, self.m)
         return AttributeAudit(
             self.column.name,
             self.values,
             variation,
             unseen_values,
-            share_interval(self.lacking.rows, self.m),
+            unseen_share,
             v_train,
             v_target,
             difference,
@@ -242,12 +253,11 @@ class _Judge:
         explained = self.explained
         if explained is None:
             return self._unfitted(SC, messages.v_none(raw), raw)
-        p, least = self.p(SC), LEAST[SC]
-        left = Interval(
-            explained.v_left,
-            explained.v_left - raw.value + raw.low,
-            explained.v_left + raw.high - raw.value,
-        )
+        p = self.p(SC)
+        least = LEAST[SC]
+        low = explained.v_left - raw.value + raw.low
+        high = explained.v_left + raw.high - raw.value
+        left = Interval(explained.v_left, low, high)
         if p < LEVEL and left.value >= least:
             words = messages.correlated(self.label, self.column, self.tables, left)
             return Verdict(SC, "shift", words, left, p)
@@ -259,7 +269,8 @@ class _Judge:
             ) or (self.label.name,)
             difference = f"V is {raw.value:.2f} higher in training"
             return self._follows(SC, difference, left, sources)
-        no_shift = messages.v_none(left, p < LEVEL and abs(left.value) < least)
+        is_small = p < LEVEL and abs(left.value) < least
+        no_shift = messages.v_none(left, is_small)
         return self._small_or_unclear(SC, left, no_shift, "V differs by")
 
     def _follows(
@@ -283,7 +294,8 @@ class _Judge:
         """The verdict of a column that has no place in the pool, from what was measured alone."""
         if raw.high < SIZES[kind]:
             return Verdict(kind, "no shift", no_shift, raw)
-        return Verdict(kind, "cannot tell", messages.few_rows(self.n, self.m), raw)
+        words = messages.few_rows(self.n, self.m)
+        return Verdict(kind, "cannot tell", words, raw)
 
     def _drift(self, kind: str) -> Verdict:
         if not self.number and not self.case.labelled:
@@ -292,12 +304,14 @@ class _Judge:
         n_only = self.train[only_in_training].sum()
         if n_only / self.n >= LEAST[kind] and self.lacking.only_sure:
             words = messages.only_in_training(self.values, only_in_training)
-            return Verdict(kind, "shift", words, share_interval(int(n_only), self.n), 0.0)
+            effect = share_interval(int(n_only), self.n)
+            return Verdict(kind, "shift", words, effect, 0.0)
         on_one_side = {*self.lacking.codes, *only_in_training}
         shared_codes = [code for code in range(len(self.train)) if code not in on_one_side]
         if len(shared_codes) < 2:
             return Verdict(kind, "no shift", "one value only is on both sides")
-        train, target = self.train[shared_codes], self.target[shared_codes]
+        train = self.train[shared_codes]
+        target = self.target[shared_codes]
         raw = variation_interval(train, target, self.stream("TV of seen values"))
         if self.explained is None:
             return self._unfitted(kind, messages.tv_none(raw), raw)
@@ -308,11 +322,19 @@ class _Judge:
     ) -> Verdict:
         """The verdict on the shares of the values that both sides have, given the other columns;
         `raw` is their total variation."""
-        p, least = self.p(kind), LEAST[kind]
+        p = self.p(kind)
+        least = LEAST[kind]
         # Reweighting adds distance by chance; what no test finds is not more than was measured.
-        tv = explained.tv_left if p < LEVEL else min(explained.tv_left, raw.value)
-        left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
-        log_p_moved = homogeneity(self.train[shared_codes], self.target[shared_codes])
+        if p < LEVEL:
+            tv = explained.tv_left
+        else:
+            tv = min(explained.tv_left, raw.value)
+        low = max(0.0, tv - raw.value + raw.low)
+        high = tv + raw.high - raw.value
+        left = Interval(tv, low, high)
+        train = self.train[shared_codes]
+        target = self.target[shared_codes]
+        log_p_moved = homogeneity(train, target)
         has_moved = log_p_moved < math.log(LEVEL) and raw.value >= least  # whatever explains it
         if has_moved and p < LEVEL and left.value >= least:
             label_name = self.label.name if explained.with_label else None
@@ -332,11 +354,14 @@ class _Judge:
         return sources or ((self.label.name,) if self.number else ("the attributes",))
 
     def _unseen(self) -> Verdict:
-        lacking, values = self.lacking, self.values
-        share, p = share_interval(lacking.rows, self.m), self.p(UDS)
+        lacking = self.lacking
+        values = self.values
+        share = share_interval(lacking.rows, self.m)
+        p = self.p(UDS)
         if lacking.sure:
             words = messages.unseen(values, lacking.sure, lacking.codes)
-            return Verdict(UDS, "shift", words, share_interval(lacking.left, self.m), p)
+            effect = share_interval(lacking.left, self.m)
+            return Verdict(UDS, "shift", words, effect, p)
         if lacking.source is not None:
             source = self.case.columns[lacking.source].name
             words = messages.unseen_follows(values, lacking.codes, source)

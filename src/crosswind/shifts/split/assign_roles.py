@@ -42,13 +42,11 @@ class Pool:
         starts: Counts,
         sizes: Counts,
     ) -> None:
-        self.cells, self.n_values, self.order, self.starts, self.sizes = (
-            cells,
-            n_values,
-            order,
-            starts,
-            sizes,
-        )
+        self.cells = cells
+        self.n_values = n_values
+        self.order = order
+        self.starts = starts
+        self.sizes = sizes
 
     @cached_property
     def total(self) -> int:
@@ -67,7 +65,8 @@ class Pool:
         codes = index.codes[rows]
         order = rows[np.argsort(codes, kind="stable")]
         sizes = np.bincount(codes, minlength=index.n_cells)
-        return Pool(index.cells, index.n_values, lambda: order, np.cumsum(sizes) - sizes, sizes)
+        starts = np.cumsum(sizes) - sizes
+        return Pool(index.cells, index.n_values, lambda: order, starts, sizes)
 
 
 @final
@@ -93,16 +92,21 @@ class Deal:
         allowed: bool = False,
         elsewhere: NDArray[np.uint8] | None = None,
     ) -> None:
-        self.index, self.seed = index, split_seed
+        self.index = index
+        self.seed = split_seed
         self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
         self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
         # One part of the rows for each role of an official split and one for those left out;
         # otherwise a single part.
         self._part = _official_parts(dataset, roles, "train" in reads)
         self.official = self._part is not None
-        self.left_out = None if self._part is None else self._part == _UNUSED
+        if self._part is None:
+            self.left_out = None
+        else:
+            self.left_out = self._part == _UNUSED
         turns = _turns(roles, reads, self.official)
-        units, self.torn = joined_units(dataset), 0
+        units = joined_units(dataset)
+        self.torn = 0
         if self._part is not None:
             if dataset.units is not None:
                 _refuse_torn(dataset, dataset.units, self._part)
@@ -127,13 +131,9 @@ class Deal:
     def pool(self, role: str) -> Pool:
         """The rows of a role."""
         role_code = ROLES.index(role)
-        return Pool(
-            self.index.cells,
-            self.index.n_values,
-            lambda: self.order,
-            self.starts[role_code],
-            self.sizes[role_code],
-        )
+        starts = self.starts[role_code]
+        sizes = self.sizes[role_code]
+        return Pool(self.index.cells, self.index.n_values, lambda: self.order, starts, sizes)
 
     @cached_property
     def roles(self) -> NDArray[np.uint8]:
@@ -159,15 +159,18 @@ class Deal:
 
     def _deal_rows(self, turns: Mapping[int, Turns]) -> None:
         codes, n_codes = self._codes()
-        counts = (
-            self.index.counts
-            if self._part is None
-            else np.bincount(codes.astype(np.int64), minlength=n_codes)
-        )
+        if self._part is None:
+            counts = self.index.counts
+        else:
+            counts = np.bincount(codes.astype(np.int64), minlength=n_codes)
         begins = np.cumsum(counts) - counts
         for official_part, dealt in turns.items():
-            every = slice(None) if self._part is None else slice(official_part, None, 4)
-            left, begin = counts[every].copy(), begins[every].copy()
+            if self._part is None:
+                every = slice(None)
+            else:
+                every = slice(official_part, None, 4)
+            left = counts[every].copy()
+            begin = begins[every].copy()
             for role, role_quota in dealt:
                 size = self._take(left, role, role_quota)
                 self.starts[role], self.sizes[role] = begin, size
@@ -201,15 +204,17 @@ class Deal:
         Units that have a role `elsewhere` take it where their part of the rows may have it, and are
         left out where not.
         """
-        n_cells, codes = self.index.n_cells, self.index.codes.astype(np.int64)
+        n_cells = self.index.n_cells
+        codes = self.index.codes.astype(np.int64)
         units, first, unit_of = np.unique(self.units, return_index=True, return_inverse=True)
         home = np.full(len(units), n_cells, dtype=np.int64)
         np.minimum.at(home, unit_of, codes)
         is_home = codes == home[unit_of]
         at_home = np.bincount(unit_of, weights=is_home, minlength=len(units)).astype(np.int64)
-        official_part = (
-            np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
-        )
+        if self._part is None:
+            official_part = np.zeros(len(units), dtype=np.uint8)
+        else:
+            official_part = self._part[first]
         role_of = np.full(len(units), _UNUSED, dtype=np.uint8)
         if elsewhere is not None:
             role_elsewhere = elsewhere[first]
@@ -313,7 +318,8 @@ def deal_others(
             trains = np.logical_or.reduce(
                 [held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before]
             )
-            dealt = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
+            overlap = int((trains & (alone.roles == _TEST)).sum())
+            dealt = Other(alone, overlap=overlap)
         else:
             elsewhere = roles_elsewhere(dataset, ((each, deal.roles) for each, deal in before))
             _refuse_tested(dataset, alone, reads, elsewhere)
@@ -367,11 +373,11 @@ def _dealt_anew(alone: Deal, deal: Deal, reads: frozenset[str]) -> Other:
 
 
 def _overlap(dataset: AttributedDataset, does: str, number: int, role_words: str) -> InputError:
-    name, counted_rows = dataset.name, f"{number:,} {dataset.shows}{'s' if number != 1 else ''}"
+    name = dataset.name
+    counted_rows = f"{number:,} {dataset.shows}{'s' if number != 1 else ''}"
     way_out = "leave rows out (keep), or say overlap: allowed"
-    return InputError(
-        "overlap", f"the official split of {name!r} {does} {counted_rows} {role_words}; {way_out}"
-    )
+    problem = f"the official split of {name!r} {does} {counted_rows} {role_words}; {way_out}"
+    return InputError("overlap", problem)
 
 
 def _refuse_torn(
@@ -454,9 +460,7 @@ def _official_parts(
             return None
         for code in codes:
             if role_of[code] != _UNUSED:
-                raise InputError(
-                    f"{field}.{role}",
-                    f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}",
-                )
+                problem = f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}"
+                raise InputError(f"{field}.{role}", problem)
             role_of[code] = role_code
     return role_of[column]

@@ -118,7 +118,8 @@ def allot(
     left = sizes - counts
     short = {}
     if draw.mode != "all":
-        short = _short_cells(planned, sizes, counts, pool.n_values if mode == "fixed" else 1)
+        n_values = pool.n_values if mode == "fixed" else 1
+        short = _short_cells(planned, sizes, counts, n_values)
     if mode == "fixed":
         by_value = form.weights
         counts = _over_values(counts, by_value, seed_of(seed, "values"))
@@ -179,7 +180,8 @@ def _by_weights(
     cells_seed = seed_of(seed, "cells")
     if draw.mode == "base":
         planned = weights * min(float(draw.value or 0), _HEAVIEST)
-        number, available = round(float(planned.sum())), int(sizes.sum())
+        number = round(float(planned.sum()))
+        available = int(sizes.sum())
         if number > available:
             raise InputError(
                 fields.draw,
@@ -191,7 +193,10 @@ def _by_weights(
         return controlled_rounding(expected, cells_seed), planned, expected
     if draw.mode == "all":
         heaviest = weights[sizes > 0].max(initial=0.0)
-        planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
+        if heaviest > 0:
+            planned = sizes * (weights / heaviest)
+        else:
+            planned = np.zeros(sizes.shape)
         return controlled_rounding(planned, cells_seed), planned, planned
     total = int(draw.value or 0)
     available = int(sizes[weights > 0].sum())
@@ -199,11 +204,11 @@ def _by_weights(
     if number > available and lenient:
         number = available
     if number > available:
-        raise InputError(
-            fields.draw,
+        problem = (
             f"asks for {total} rows for {fields.what}, of {available + total - number} that the law"
-            " leaves",
+            " leaves"
         )
+        raise InputError(fields.draw, problem)
     if number == 0:
         raise InputError(
             fields.draw,
@@ -247,7 +252,8 @@ def _over_values(counts: Counts, by_value: Floats, seed: int) -> Counts:
     weights = by_value.reshape(-1, by_value.shape[-1])
     heavy = weights.sum(axis=1, keepdims=True)
     expected = counts.reshape(-1, 1) * (weights / np.where(heavy > 0, heavy, 1.0))
-    return controlled_rounding(expected, seed, int(counts.sum())).reshape(by_value.shape)
+    total = int(counts.sum())
+    return controlled_rounding(expected, seed, total).reshape(by_value.shape)
 
 
 def _reach(supplement: Supplement, sizes: Counts, mode: str) -> NDArray[np.bool_]:
@@ -258,7 +264,9 @@ def _reach(supplement: Supplement, sizes: Counts, mode: str) -> NDArray[np.bool_
 
 def _supplements(allotment: Allotment, left: Counts, draw: Draw, seed: int) -> None:
     drawn = int(allotment.counts[0].sum())
-    room = int(draw.value or 0) - drawn if draw.mode == "total" else None
+    room = None
+    if draw.mode == "total":
+        room = int(draw.value or 0) - drawn
     for index, supplement in enumerate(allotment.form.supplements):
         n_asked = supplement.asked(drawn)
         if room is not None:
@@ -340,4 +348,5 @@ def left_out(form: NormalForm, field: str) -> NormalForm:
     unseen = ~visit_laws(form).any(axis=0)
     if not unseen.any():
         raise InputError(field, "finds no unseen cell: training draws from all of them")
-    return NormalForm(form.shape, (np.asarray(unseen, dtype=np.float64),))
+    factors = (np.asarray(unseen, dtype=np.float64),)
+    return NormalForm(form.shape, factors)

@@ -39,7 +39,10 @@ def _cells_and_roles(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32
             )
     if (units := dataset.units) is not None:
         # An official split may leave rows of a unit out; nothing else may.
-        dealt = np.arange(len(roles)) if deal.left_out is None else np.flatnonzero(~deal.left_out)
+        if deal.left_out is None:
+            dealt = np.arange(len(roles))
+        else:
+            dealt = np.flatnonzero(~deal.left_out)
         order = dealt[np.argsort(units[dealt], kind="stable")]
         same = units[order[1:]] == units[order[:-1]]
         if (same & (roles[order[1:]] != roles[order[:-1]])).any():
@@ -77,14 +80,15 @@ def check_set(
 
 def _wrong_numbers(planned_set: Part, drawn: DrawnRows, row_set: RowSet, n_table_rows: int) -> str:
     """Where a set has other numbers of rows than planned, or one twice; empty where not."""
-    allotment, base, rows = planned_set.allotment, drawn.base, row_set.rows
+    allotment = planned_set.allotment
+    base = drawn.base
+    rows = row_set.rows
     if not len(base) == len(rows) == len(row_set.label) == allotment.total:
         return f"has {len(rows)} rows where {allotment.total} were planned"
-    has_repeat = (
-        _repeat(rows, n_table_rows * planned_set.pool.n_values)
-        if allotment.mode == "each"
-        else _repeat(base, n_table_rows)
-    )
+    if allotment.mode == "each":
+        has_repeat = _repeat(rows, n_table_rows * planned_set.pool.n_values)
+    else:
+        has_repeat = _repeat(base, n_table_rows)
     if has_repeat:
         return "has a row twice"
     n_origins, n_cells = allotment.counts.shape
@@ -106,13 +110,16 @@ def _wrong_rows(
 ) -> str:
     """Where a set has rows of another role, or of other cells than they were drawn for; empty
     where not."""
-    cells, values, base = planned_set.pool.cells, planned_set.pool.n_values, drawn.base
+    cells = planned_set.pool.cells
+    values = planned_set.pool.n_values
+    base = drawn.base
     home = drawn.cell
     if values > 1 and planned_set.allotment.mode != "visits":
         home = drawn.cell // values
         if not np.array_equal(row_set.rows, base * values + (drawn.cell - home * values)):
             return "has derived rows of other rows than were drawn"
-    cell_role, role = cell_roles[base], ROLES.index(planned_set.role)
+    cell_role = cell_roles[base]
+    role = ROLES.index(planned_set.role)
     # A law on attributes that do not cut the study's cells has cells of its own: those of its rows
     # are counted from the table.
     if cells is deal.index.cells:
@@ -130,7 +137,8 @@ def _wrong_labels(
     planned_set: Part, drawn: DrawnRows, row_set: RowSet, groups: Grouping, noisy: bool
 ) -> str:
     """Where a set has labels or groups that are not the table's; empty where not."""
-    table, label_name = planned_set.dataset.table, planned_set.pool.cells.label.name
+    table = planned_set.dataset.table
+    label_name = planned_set.pool.cells.label.name
     true = planned_set.classes[table.column(label_name)[drawn.base]]
     is_label_shown = noisy or row_set.label is row_set.true_label
     if not np.array_equal(true, row_set.true_label) or not is_label_shown:

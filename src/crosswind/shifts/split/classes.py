@@ -41,9 +41,8 @@ def answers_as(
         for code in classes:
             if counted[code] not in (-1, classes[0]):
                 names = [ours.values[int(first)] for first in (code, counted[code], classes[0])]
-                raise InputError(
-                    field, f"has {names[0]!r} count as two classes, {names[1]!r} and {names[2]!r}"
-                )
+                problem = f"has {names[0]!r} count as two classes, {names[1]!r} and {names[2]!r}"
+                raise InputError(field, problem)
             counted[code] = classes[0]
     return counted
 
@@ -57,11 +56,10 @@ def _counted(
     mapped = {theirs.code_of(name, field): ours_of for name, ours_of in (labels or {}).items()}
     counted = []
     for code, name in enumerate(theirs.values):
-        names = (
-            _mapped_names(mapped[code], ours, f"{field}.{name}")
-            if code in mapped
-            else _names_alike(name, ours, field)
-        )
+        if code in mapped:
+            names = _mapped_names(mapped[code], ours, f"{field}.{name}")
+        else:
+            names = _names_alike(name, ours, field)
         counted.append(tuple(ours.code_of(ours_of, f"{field}.{name}") for ours_of in names))
     return counted
 
@@ -94,8 +92,13 @@ def _of_imagenet(name: str, ours: Attribute) -> list[str]:
     """The synsets that count as a class of ObjectNet, ImageNet-Vid-Robust or YTBB-Robust, where all
     of them are ours."""
     outputs_of_name = outputs_of([name])
-    names = [synsets()[synset] for synset in outputs_of_name[0]] if outputs_of_name else []
-    return names if set(names) <= set(ours.values) else []
+    if outputs_of_name:
+        names = [synsets()[synset] for synset in outputs_of_name[0]]
+    else:
+        names = []
+    if set(names) <= set(ours.values):
+        return names
+    return []
 
 
 def allowed(

@@ -40,7 +40,8 @@ class CellIndex:
             raise InputError(
                 "label", f"the derived attribute {label!r} cannot be the label", dataset.table.names
             )
-        names, self.n_values = base_names, 1
+        names = base_names
+        self.n_values = 1
         if dataset.derived is not None and len(base_names) < len(attributes):
             names = [*base_names, dataset.derived.name]
             self.n_values = _number_of_values(dataset.derived, field)
@@ -71,11 +72,11 @@ def _check_number(cells: Cells, field: str) -> None:
     """Raise `InputError` where there are more cells than a plan can hold."""
     if cells.size > MOST_CELLS:
         sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in cells.axes)
-        raise InputError(
-            field,
+        problem = (
             f"label and attributes make {cells.size:,} cells, more than {MOST_CELLS:,}"
-            f" ({sizes} values)",
+            f" ({sizes} values)"
         )
+        raise InputError(field, problem)
 
 
 def cell_index(
@@ -107,7 +108,8 @@ def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -
     argsort; the few rows whose leading bits agree are put right by their whole hash.
     """
     n = len(codes)
-    row_bits, code_bits = max(n - 1, 1).bit_length(), max(n_codes - 1, 1).bit_length()
+    row_bits = max(n - 1, 1).bit_length()
+    code_bits = max(n_codes - 1, 1).bit_length()
     if row_bits + code_bits > 48:
         return np.lexsort((hashes, codes))
     keys = hashes >> np.uint64(row_bits + code_bits)

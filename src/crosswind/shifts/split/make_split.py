@@ -58,14 +58,13 @@ def make_split(
     fresh_names = [planned_set.name for planned_set in fresh]
     drawn = dict(zip(fresh_names, draw_rows(fresh), strict=True))
     flips: dict[str, int] = {}
-    rows = {
-        name: (
+    rows = {}
+    for name, planned_set in planned_sets.items():
+        rows[name] = (
             study.row_set(planned_set, drawn[name], seed, flips)
             if name in drawn
             else study.test_set(planned_set)
         )
-        for name, planned_set in planned_sets.items()
-    }
     train = rows.pop("train")
     validation_names = [name for name in rows if planned_sets[name].role == "validation"]
     validation = {name: rows.pop(name) for name in validation_names}
@@ -123,7 +122,10 @@ def plan_counts(
     """The sizes of a split without drawing a row."""
     study = _SplitStudy(datasets, main, plan)
     planned_sets = study.parts(seed)
-    rows, by_cell, follow, short = {}, {}, [], {}
+    rows = {}
+    by_cell = {}
+    follow = []
+    short = {}
     for name, planned_set in planned_sets.items():
         allotment = planned_set.allotment
         rows[name] = allotment.total
@@ -138,21 +140,26 @@ def plan_counts(
         rows_of_role[planned_set.role] += rows[name]
     test_sets = [name for name, planned_set in planned_sets.items() if planned_set.role == "test"]
     test_counts = {name: (planned_sets[name].cells, by_cell[name]) for name in test_sets}
+    cells = int(study.form.support.sum())
+    set_rows = {name: number for name, number in rows.items() if name != "train"}
+    notes = list(plan.shift.notes(study.index.cells))
+    warnings = list(study.warnings(planned_sets))
+    train_visits = train.allotment.visits()
     return SplitCounts(
         train_rows=rows["train"],
         train_shared=train.shared,
         validation_rows=rows_of_role["validation"],
         test_rows=rows_of_role["test"],
-        cells=int(study.form.support.sum()),
+        cells=cells,
         follow=sorted(follow),
-        set_rows={name: number for name, number in rows.items() if name != "train"},
+        set_rows=set_rows,
         short=short,
-        warnings=list(study.warnings(planned_sets)),
-        notes=list(plan.shift.notes(study.index.cells)),
+        warnings=warnings,
+        notes=notes,
         study_cells=study.index.cells,
         train_cells=train.cells,
         train_counts=by_cell["train"],
-        train_visits=train.allotment.visits(),
+        train_visits=train_visits,
         groups=study.groups,
         environments=study.environments,
         test_cells=study.test_law(),
@@ -170,7 +177,9 @@ class _SplitStudy:
     ) -> None:
         if main not in datasets:
             raise unknown("source", "data set", main, datasets)
-        self.datasets, self.main, self.plan = datasets, main, plan
+        self.datasets = datasets
+        self.main = main
+        self.plan = plan
         if "train" in plan.sets:
             raise InputError("sets.train", "the name is that of the training set")
         self.dataset = datasets[main]
@@ -178,22 +187,16 @@ class _SplitStudy:
         self.label: Attribute = self.index.cells.label
         if plan.label_noise is not None:
             plan.label_noise.check(len(self.label.values), "label_noise")
+        allowed = plan.overlap == "allowed"
         self.deal = deal_of(
-            self.index,
-            self.dataset,
-            plan.roles,
-            plan.split_seed,
-            frozenset(ROLES),
-            plan.overlap == "allowed",
+            self.index, self.dataset, plan.roles, plan.split_seed, frozenset(ROLES), allowed
         )
         # Another seed of the same shift finds its normal form ready.
         key = ("shift", repr(plan.shift))
         if key not in self.index.kept:
             form = plan.shift.normal_form(self.index.cells, "shift")
-            self.index.kept[key] = (
-                form,
-                default_attributes(self.index.cells, form, plan.shift.attributes()),
-            )
+            shifted = plan.shift.attributes()
+            self.index.kept[key] = (form, default_attributes(self.index.cells, form, shifted))
         self.form: NormalForm
         self.form, default = self.index.kept[key]
         self.groups = default if plan.groups is None else plan.groups
@@ -203,7 +206,8 @@ class _SplitStudy:
     def parts(self, seed: int) -> dict[str, Part]:
         """All sets, the training set first, with the number of rows of each cell."""
         all_classes = np.arange(len(self.label.values))
-        pool, allotment = self.deal.pool("train"), self._training(seed)
+        pool = self.deal.pool("train")
+        allotment = self._training(seed)
         train = Part(
             "train",
             "train",
@@ -220,7 +224,8 @@ class _SplitStudy:
             if planned_set is not None:
                 planned_sets[name] = planned_set
                 continue
-            why = self._why_none(set_plan.source or self.main, allotment.total)
+            source = set_plan.source or self.main
+            why = self._why_none(source, allotment.total)
             self.missing.append(f"set {name!r} has no rows: roles.validation{why}")
         return planned_sets
 
@@ -235,21 +240,20 @@ class _SplitStudy:
         )
 
     def _draw(self) -> Draw:
-        return self.plan.draw if self.plan.dataset_size is None else self.plan.dataset_size.draw()
+        if self.plan.dataset_size is None:
+            return self.plan.draw
+        return self.plan.dataset_size.draw()
 
     def _training(self, seed: int) -> Allotment:
         """The numbers of training rows that a run of this seed draws."""
         fields = Fields("shift", "draw" if self.plan.dataset_size is None else "dataset_size")
         derived = self.dataset.derived
-        mode = (
-            "rows"
-            if derived is None or self.index.n_values == 1
-            else {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
-        )
+        mode = "rows"
+        if derived is not None and self.index.n_values != 1:
+            mode = {"fixed": "fixed", "per-visit": "visits"}[derived.mode]
         check_training_pool(self.dataset, self.deal.pool("train").total)
-        return allot(
-            self.form, self.deal.pool("train"), mode, self._draw(), seed_of(seed, "train"), fields
-        )
+        pool = self.deal.pool("train")
+        return allot(self.form, pool, mode, self._draw(), seed_of(seed, "train"), fields)
 
     @cached_property
     def _reference(self) -> Allotment:
@@ -270,7 +274,9 @@ class _SplitStudy:
             return self._fresh(name, set_plan, source, train, seed)
         # Test rows depend on the split seed alone, so every run of a study finds them ready.
         deal = self._deal(source)
-        law = repr(self.plan.shift) if isinstance(set_plan.law, str) else ""
+        law = ""
+        if isinstance(set_plan.law, str):
+            law = repr(self.plan.shift)
         # How much training draws decides what there is of it to follow.
         key = (
             "part",
@@ -291,7 +297,8 @@ class _SplitStudy:
     ) -> Part | None:
         """The set as it is planned, with the number of rows of each cell; None for a validation set
         that would have none."""
-        field, role = f"sets.{name}", set_plan.role
+        field = f"sets.{name}"
+        role = set_plan.role
         dataset = self.datasets[source]
         pool = self._pool(set_plan, source, dataset, field)
         if pool.total == 0 and role == "validation":
@@ -303,7 +310,8 @@ class _SplitStudy:
         answerable = None if set_plan.answers == "all" else answers_as(*matched)
         law_field = f"{field}.law" if isinstance(set_plan.law, Shift) else "shift"
         form = self._form_of_law(set_plan.law, pool, field)
-        draw, is_share = set_plan.draw or ALL_ROWS, self._is_a_share_of_training(set_plan)
+        draw = set_plan.draw or ALL_ROWS
+        is_share = self._is_a_share_of_training(set_plan)
         if is_share:
             draw = self._validation_draw(train.allotment.total)
             if draw.value == 0:
@@ -384,14 +392,18 @@ class _SplitStudy:
     def _pool(self, set_plan: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
         deal = self._deal(source)
         pool = deal.pool(set_plan.role)
-        named = set_plan.law.attributes() if isinstance(set_plan.law, Shift) else ()
+        if isinstance(set_plan.law, Shift):
+            named = set_plan.law.attributes()
+        else:
+            named = ()
         extra = [name for name in named if name not in pool.cells.names]
         if not extra:
             return pool
         # The law speaks of attributes that do not cut the study's cells: the role's rows are
         # counted anew under both.
         names = (*pool.cells.names[1:], *extra)
-        return pool.under(_index(dataset, self.plan.label, names, f"{field}.law"))
+        index = _index(dataset, self.plan.label, names, f"{field}.law")
+        return pool.under(index)
 
     def _deal(self, source: str) -> Deal:
         if source == self.main:
@@ -408,17 +420,13 @@ class _SplitStudy:
                 reads[source] = reads.get(source, frozenset()) | {set_plan.role}
         key = ("others", *((name, self.datasets[name], roles) for name, roles in reads.items()))
         if key not in self.deal.kept:
-            other_datasets = {
-                name: (self.datasets[name], self._own_index(name), roles)
-                for name, roles in reads.items()
-            }
+            other_datasets = {}
+            for name, roles in reads.items():
+                other_datasets[name] = (self.datasets[name], self._own_index(name), roles)
             allowed = self.plan.overlap == "allowed"
+            main = (self.dataset, self.deal)
             self.deal.kept[key] = deal_others(
-                (self.dataset, self.deal),
-                other_datasets,
-                self.plan.roles,
-                self.plan.split_seed,
-                allowed,
+                main, other_datasets, self.plan.roles, self.plan.split_seed, allowed
             )
         other_deals: dict[str, Other] = self.deal.kept[key]
         return other_deals
@@ -435,7 +443,11 @@ class _SplitStudy:
         """What decides which rows have which role because they show one picture, as digits; None
         where nothing does."""
         units = joined_units(self.dataset)
-        roles_by_picture: dict[str, NDArray[Any]] = {} if units is None else {"": units}
+        roles_by_picture: dict[str, NDArray[Any]]
+        if units is None:
+            roles_by_picture = {}
+        else:
+            roles_by_picture = {"": units}
         roles_by_picture |= {
             name: other_deal.deal.roles
             for name, other_deal in self._others().items()
@@ -459,19 +471,21 @@ class _SplitStudy:
         self, planned_set: Part, drawn: DrawnRows, seed: int, flips: dict[str, int]
     ) -> RowSet:
         """The row set of drawn rows, with groups, environments, noise and sampling weights."""
-        cells, mode, values = (
-            planned_set.pool.cells,
-            planned_set.allotment.mode,
-            planned_set.pool.n_values,
-        )
-        full = drawn.cell * values if mode == "visits" else drawn.cell
+        cells = planned_set.pool.cells
+        mode = planned_set.allotment.mode
+        values = planned_set.pool.n_values
+        if mode == "visits":
+            full = drawn.cell * values
+        else:
+            full = drawn.cell
         cells_of_class = planned_set.cells.size // planned_set.cells.shape[0]
         true = planned_set.classes[drawn.cell // cells_of_class]
         label = self._noisy_label(true, planned_set, drawn, seed, flips)
         groups = self._grouping(planned_set, self.groups, self.label, "groups")
         environments = self._grouping(planned_set, self.environments, None, "environments")
         group = label * groups.size + groups.of_cell[full]
-        law, step = None, (0, 0)
+        law = None
+        step = (0, 0)
         rows = drawn.base
         if mode == "visits":
             law = visit_law(planned_set.allotment.form, drawn, values)
@@ -479,7 +493,8 @@ class _SplitStudy:
             step = (int(name in self.groups), int(name in self.environments))
         elif values > 1:
             rows = drawn.base * values + drawn.cell % values
-        weight, sampler = np.full(len(label), 1.0 / max(len(label), 1)), "uniform"
+        weight = np.full(len(label), 1.0 / max(len(label), 1))
+        sampler = "uniform"
         if planned_set.name == "train":
             sampler = self._sampler_name()
             environments_of = None
@@ -513,13 +528,16 @@ class _SplitStudy:
             sampler,
             planned_set.answers_as,
         )
-        deal, is_noisy = self._deal(planned_set.source), label is not true
+        deal = self._deal(planned_set.source)
+        is_noisy = label is not true
         check_set(planned_set, drawn, drawn_set, deal, groups, is_noisy)
         return drawn_set
 
     def _sampler_name(self) -> str:
         sampler = self.plan.sampler
-        return sampler if isinstance(sampler, str) else next(iter(sampler))
+        if isinstance(sampler, str):
+            return sampler
+        return next(iter(sampler))
 
     def _noisy_label(
         self,
@@ -531,7 +549,8 @@ class _SplitStudy:
     ) -> NDArray[np.int64]:
         """The labels that a set shows, the true ones themselves where it has no noise; `flips`
         takes the numbers of training's."""
-        noise, is_train = self.plan.label_noise, planned_set.name == "train"
+        noise = self.plan.label_noise
+        is_train = planned_set.name == "train"
         if noise is None:
             return true
         if not is_train and not (planned_set.role == "validation" and noise.validation):
@@ -540,16 +559,15 @@ class _SplitStudy:
         label = noise.apply(true, ids, len(self.label.values), seed, "label_noise")
         if is_train:
             changed = int((label != true).sum())
-            flips |= {"chosen": noise.number(len(label)), "changed": changed, "rows": len(label)}
+            chosen = noise.number(len(label))
+            flips |= {"chosen": chosen, "changed": changed, "rows": len(label)}
         return label
 
     def test_set(self, planned_set: Part) -> RowSet:
         """The rows of a set of role test, kept with the deal."""
         deal = self._deal(planned_set.source)
-        drawn_key, key = (
-            ("drawn", planned_set),
-            ("rows", planned_set, tuple(self.groups), tuple(self.environments)),
-        )
+        drawn_key = ("drawn", planned_set)
+        key = ("rows", planned_set, tuple(self.groups), tuple(self.environments))
         if drawn_key not in deal.kept:
             deal.kept[drawn_key] = draw_rows([planned_set])[0]
         if key not in deal.kept:
@@ -562,7 +580,8 @@ class _SplitStudy:
     def _grouping(
         self, planned_set: Part, names: tuple[str, ...], label: Attribute | None, field: str
     ) -> Grouping:
-        cells, derived = planned_set.pool.cells, planned_set.dataset.derived
+        cells = planned_set.pool.cells
+        derived = planned_set.dataset.derived
         is_main = planned_set.source == self.main
         # Another source is grouped by those attributes that it has. The derived one comes last: a
         # visit's value can then be added.
@@ -591,7 +610,10 @@ class _SplitStudy:
         for name, set_plan in tests:
             if set_plan.law == "unseen":
                 continue  # no training row lies there
-            law = set_plan.law if isinstance(set_plan.law, Shift) else self.plan.shift
+            if isinstance(set_plan.law, Shift):
+                law = set_plan.law
+            else:
+                law = self.plan.shift
             if set_plan.law == "train" and self.form.supplements:
                 return self._reference.law.ravel()
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
@@ -658,9 +680,9 @@ def _first_short_cell(planned_set: Part) -> str:
     # Shares of rows need not be whole; one decimal is as much as anybody reads.
     asked = f"{asked_rows:.1f}".removesuffix(".0") if asked_rows >= 1 else f"{asked_rows:.2g}"
     others = len(short) - 1
-    more_cells = (
-        f"; {others} more cell{'s lack' if others > 1 else ' lacks'} rows" if others else ""
-    )
+    more_cells = ""
+    if others:
+        more_cells = f"; {others} more cell{'s lack' if others > 1 else ' lacks'} rows"
     name = planned_set.cells.name_of(cell)
     return f"{name} has {got} of the {asked} rows that were asked for{more_cells}"
 

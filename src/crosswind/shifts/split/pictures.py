@@ -55,11 +55,10 @@ def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
     if joined is None:
         return
     units = len(np.unique(joined))
-    contents = (
-        f"are only {units:,} different {dataset.shows}s"
-        if units > 1
-        else f"hold one and the same {dataset.shows}"
-    )
+    if units > 1:
+        contents = f"are only {units:,} different {dataset.shows}s"
+    else:
+        contents = f"hold one and the same {dataset.shows}"
     problem = (
         f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {contents}, and one"
         " that tests does not train"
@@ -71,7 +70,9 @@ def held_by(dataset: AttributedDataset) -> list[NDArray[np.uint64]]:
     """Names of what each row holds, uint64 [n]: of its contents, and of the bytes of its file, as
     far as they are known."""
     names = [] if dataset.contents is None else [dataset.contents]
-    return names if dataset.files is None else [*names, dataset.files.names()]
+    if dataset.files is None:
+        return names
+    return [*names, dataset.files.names()]
 
 
 class Shown(Protocol):
@@ -94,19 +95,20 @@ def said_of_copies(sets: Iterable[Shown], label: str) -> list[str]:
         rows, different = copies_in(dataset)
         if not rows:
             continue
-        row_name = (
-            f"{dataset.shows}s"
-            if dataset.input is None or dataset.input.kind in ("image", "text")
-            else "rows of numbers"
-        )
+        row_name = "rows of numbers"
+        if dataset.input is None or dataset.input.kind in ("image", "text"):
+            row_name = f"{dataset.shows}s"
         sentences.append(
             f"{name}: {rows:,} rows hold {different:,} {row_name} that other rows hold too; each"
             " has one role"
         )
-        contradiction = contradicted(dataset, label) if label in dataset.table.names else None
+        contradiction = None
+        if label in dataset.table.names:
+            contradiction = contradicted(dataset, label)
         if contradiction is not None:
             number, pair = contradiction
-            classes, codes = dataset.table.attribute(label).values, dataset.table.column(label)
+            classes = dataset.table.attribute(label).values
+            codes = dataset.table.column(label)
             shown = " and ".join(
                 f"{dataset.ids[row] + 1:,} ({classes[codes[row]]})" for row in pair
             )
@@ -130,7 +132,9 @@ def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
 def said_of_data(name: str, dataset: AttributedDataset, attributes: Sequence[str]) -> list[str]:
     """The same of one data set."""
     sentences = [f"{name}: {text}" for about, text in dataset.notes if about in ("", *attributes)]
-    return sentences if dataset.files is None else [*sentences, f"{name}: {OF_FILES}"]
+    if dataset.files is None:
+        return sentences
+    return [*sentences, f"{name}: {OF_FILES}"]
 
 
 def _by_name(sets: Iterable[Shown]) -> dict[str, AttributedDataset]:
@@ -189,9 +193,8 @@ def apart(
     count.
     """
     _, unit_of = np.unique(units, return_inverse=True)
-    roles_of_unit = _in_any_row(unit_of, np.uint8(1) << official_role) & sum(
-        1 << role for role in set(read)
-    )
+    bits = np.uint8(1) << official_role
+    roles_of_unit = _in_any_row(unit_of, bits) & sum(1 << role for role in set(read))
     _, group = np.unique(unit_of * 4 + official_role, return_inverse=True)
     return _least(group, _own(dataset)), int(((roles_of_unit & (roles_of_unit - 1)) > 0).sum())
 
@@ -242,7 +245,9 @@ def _in_any_row(unit_of: Ints, bits: RoleOf) -> RoleOf:
 
 
 def _own(dataset: AttributedDataset) -> Ints:
-    return dataset.ids if dataset.units is None else dataset.units
+    if dataset.units is None:
+        return dataset.ids
+    return dataset.units
 
 
 def _names(
@@ -267,7 +272,8 @@ def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
     from scipy.sparse.csgraph import connected_components
 
     # A graph of rows, units and names, in which a row is tied to its unit and to its names.
-    n, size = len(units), len(units)
+    n = len(units)
+    size = len(units)
     ties = []
     for each in (units, *names):
         _, code_of = np.unique(each, return_inverse=True)
@@ -277,7 +283,8 @@ def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
     graph = coo_array(
         (np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size)
     )
-    joined = _least(connected_components(graph, directed=False)[1][:n].astype(np.int64), units)
+    group = connected_components(graph, directed=False)[1][:n].astype(np.int64)
+    joined = _least(group, units)
     return None if (joined == units).all() else joined
 
 

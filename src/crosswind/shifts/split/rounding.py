@@ -113,10 +113,9 @@ def _even_product(
     steps = np.arange(extra) % length
     steps[whole_orbits * length :] += generator.integers(length)
     heads = np.unravel_index(np.repeat(orbits, length)[:extra], starts)
-    cells = [
-        generator.permutation(values)[(head + steps) % len(values)]
-        for values, head in zip(values_of_axis, heads, strict=True)
-    ]
+    cells = []
+    for values, head in zip(values_of_axis, heads, strict=True):
+        cells.append(generator.permutation(values)[(head + steps) % len(values)])
     chosen = np.zeros(fractions.shape, dtype=bool)
     chosen[tuple(cells)] = True
     return chosen
@@ -157,7 +156,10 @@ def _systematic(
     start = generator.random()
     if remainder >= _NEAR:
         # Points at start, start + 1, ...: below the remainder there is room for one more.
-        start = remainder * start if extra > top else remainder + (1 - remainder) * start
+        if extra > top:
+            start = remainder * start
+        else:
+            start = remainder + (1 - remainder) * start
     before = np.ceil(cumulative - min(max(start, 1e-6), 1 - 1e-6)).astype(np.int64)
     np.minimum(before, extra, out=before)
     before[-1] = extra
@@ -186,7 +188,8 @@ def _move_along(
 
     Changes `chosen` and `margin`; says whether the axis came out even.
     """
-    picked, fractions = np.moveaxis(chosen, axis, 0), np.moveaxis(expectations, axis, 0)
+    picked = np.moveaxis(chosen, axis, 0)
+    fractions = np.moveaxis(expectations, axis, 0)
     stuck: set[tuple[int, int]] = set()
     while _beyond(margin, low, high).any():
         move = _best_move(margin.tolist(), low.tolist(), high.tolist(), stuck)
@@ -214,18 +217,27 @@ def _best_move(
     """From which value to which, and how many rows: the largest need that can be served without
     making another one."""
     values = range(len(margin))
-    over, under = [margin[i] - high[i] for i in values], [low[i] - margin[i] for i in values]
-    largest, least = max(over), max(under)
+    over = [margin[i] - high[i] for i in values]
+    under = [low[i] - margin[i] for i in values]
+    largest = max(over)
+    least = max(under)
     # Nearly always the fullest value can give to the emptiest: no pairs need comparing.
-    giver = over.index(largest) if largest > 0 else under.index(min(under))
-    taker = under.index(least) if least > 0 else over.index(min(over))
+    if largest > 0:
+        giver = over.index(largest)
+    else:
+        giver = under.index(min(under))
+    if least > 0:
+        taker = under.index(least)
+    else:
+        taker = over.index(min(over))
     if giver != taker and (giver, taker) not in stuck:
         n_rows = min(max(over[giver], under[taker]), -under[giver], -over[taker])
         if n_rows > 0:
             return giver, taker, int(n_rows)
     best, move = 0.0, None
     for giver, taker in itertools.permutations(values, 2):
-        spare, room = -under[giver], -over[taker]
+        spare = -under[giver]
+        room = -over[taker]
         if (
             spare <= 0
             or room <= 0
@@ -237,7 +249,8 @@ def _best_move(
         n_rows = min(max(over[giver], under[taker]), spare, room)
         gain = min(n_rows, max(over[giver], 0)) + min(n_rows, max(under[taker], 0))
         if gain > best:
-            best, move = gain, (giver, taker, int(n_rows))
+            best = gain
+            move = (giver, taker, int(n_rows))
     return move
 
 
@@ -258,7 +271,8 @@ def _exchange(
             less = _beyond(margin - 1, low, high) - now
             cost_of_more = _beyond(margin + 1, low, high) - now
             price = _LABEL_FIRST if axis == 0 else 1.0
-            giver, taker = ins[:, axis][:, None], outs[:, axis][None, :]
+            giver = ins[:, axis][:, None]
+            taker = outs[:, axis][None, :]
             change += price * np.where(giver == taker, 0.0, less[giver] + cost_of_more[taker])
         best = int(np.argmin(change))
         if change.flat[best] >= 0:
@@ -278,7 +292,8 @@ def _programme(
 
     free = fractions > 0
     cells = np.argwhere(free)
-    n, margins = len(cells), sum(free.shape)
+    n = len(cells)
+    margins = sum(free.shape)
     offsets = np.cumsum([0, *free.shape[:-1]])
     rows = (cells + offsets).ravel()
     columns = np.repeat(np.arange(n), free.ndim)
@@ -287,7 +302,8 @@ def _programme(
     data = np.concatenate([np.ones(n * free.ndim), np.ones(margins), -np.ones(margins), np.ones(n)])
     down = np.concatenate([rows, each, each, np.full(n, margins)])
     across = np.concatenate([columns, n + each, n + margins + each, np.arange(n)])
-    matrix = coo_array((data, (down, across)), shape=(margins + 1, n + 2 * margins)).tocsr()
+    shape = (margins + 1, n + 2 * margins)
+    matrix = coo_array((data, (down, across)), shape=shape).tocsr()
     low = np.concatenate([*(bound[0] for bound in bounds), [extra]])
     high = np.concatenate([*(bound[1] for bound in bounds), [extra]])
     price = np.concatenate(
@@ -295,11 +311,13 @@ def _programme(
     )
     # Ties: small random prices, all of them together below one row out of place.
     tie = (generator.random(n) - fractions[free]) / (4 * n)
+    constraints = LinearConstraint(matrix, low, high)
+    integrality = np.concatenate([np.ones(n), np.zeros(2 * margins)])
     solution = milp(
         np.concatenate([tie, price, price]),
-        constraints=LinearConstraint(matrix, low, high),
+        constraints=constraints,
         bounds=Bounds(0, np.concatenate([np.ones(n), np.full(2 * margins, np.inf)])),
-        integrality=np.concatenate([np.ones(n), np.zeros(2 * margins)]),
+        integrality=integrality,
     )
     if solution.x is None:
         raise RuntimeError(

@@ -105,9 +105,9 @@ class Part:
         """The cells that the allotment counts: the pool's, without a derived attribute that is
         drawn at every visit."""
         cells = self.pool.cells
-        return (
-            Cells(cells.label, cells.attributes[:-1]) if self.allotment.mode == "visits" else cells
-        )
+        if self.allotment.mode == "visits":
+            return Cells(cells.label, cells.attributes[:-1])
+        return cells
 
     @property
     def shared(self) -> float:
@@ -124,11 +124,9 @@ class Part:
             .astype(np.float64)
         )
         has_rows = drawn > 0
-        return (
-            float((drawn[has_rows] ** 2 / self.pool.sizes[has_rows]).sum() / drawn.sum())
-            if has_rows.any()
-            else 1.0
-        )
+        if has_rows.any():
+            return float((drawn[has_rows] ** 2 / self.pool.sizes[has_rows]).sum() / drawn.sum())
+        return 1.0
 
     def warnings(self) -> list[str]:
         """What a user should know of the set, without its name."""
@@ -179,10 +177,14 @@ class Split:
     def seen(self, rows: RowSet) -> list[bool]:
         """Which groups of a set training shows, by their names; what label noise makes of a row is
         not what it shows."""
-        train, step = self.train, self.train.visit_step[0]
+        train = self.train
+        step = self.train.visit_step[0]
         size = len(train.group_names) // len(self.class_names)
         group = train.group + (train.true_label - train.label) * size
-        law = np.ones((len(group), 1)) if train.visit_law is None else train.visit_law
+        if train.visit_law is None:
+            law = np.ones((len(group), 1))
+        else:
+            law = train.visit_law
         cell_of = group[:, None] + step * np.arange(law.shape[1])
         shown = {
             train.group_names[code]
@@ -195,13 +197,18 @@ class Split:
         """Plain values for JSON: each set cell by cell, short cells by name, labels flipped,
         warnings. Made when asked for."""
         sets = {name: planned_set.account() for name, planned_set in self.parts.items()}
+        short = {name: account["short"] for name, account in sets.items() if account["short"]}
+        notes = [*self.notes, *self._label_note()]
+        train_shared = round(self.parts["train"].shared, 4)
+        flips = dict(self.flips)
+        warnings = list(self.warnings)
         return {
             "sets": sets,
-            "short": {name: account["short"] for name, account in sets.items() if account["short"]},
-            "flips": dict(self.flips),
-            "warnings": list(self.warnings),
-            "notes": [*self.notes, *self._label_note()],
-            "train_shared": round(self.parts["train"].shared, 4),
+            "short": short,
+            "flips": flips,
+            "warnings": warnings,
+            "notes": notes,
+            "train_shared": train_shared,
         }
 
     def _label_note(self) -> list[str]:
@@ -211,11 +218,13 @@ class Split:
         share = np.bincount(
             self.train.true_label, self.train.weight, minlength=len(self.class_names)
         )
-        low, high = int(share.argmin()), int(share.argmax())
-        shares_in_words = [
-            f"{self.class_names[code]} is {share[code]:.4g} of the visits of training"
-            for code in dict.fromkeys([low, high])
-        ]
+        low = int(share.argmin())
+        high = int(share.argmax())
+        shares_in_words = []
+        for code in dict.fromkeys([low, high]):
+            shares_in_words.append(
+                f"{self.class_names[code]} is {share[code]:.4g} of the visits of training"
+            )
         return [
             f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(shares_in_words)}"
             f" (even: {1 / len(share):.4g})"
@@ -227,10 +236,11 @@ class Split:
         sets = self.report["sets"]
         cells = {cell: None for account in sets.values() for cell in account["cells"]}
         none = {"realised": 0}
-        rows = [
-            (cell, *(account["cells"].get(cell, none)["realised"] for account in sets.values()))
-            for cell in cells
-        ]
+        rows = []
+        for cell in cells:
+            rows.append(
+                (cell, *(account["cells"].get(cell, none)["realised"] for account in sets.values()))
+            )
         counts = [("all", *(account["rows"] for account in sets.values()))]
         shown = html.table(
             f"Rows of a split, {len(self.class_names)} classes", ("cell", *sets), [*counts, *rows]
@@ -257,7 +267,10 @@ def draw_rows(parts: Sequence[Part]) -> list[DrawnRows]:
     """
     entries = [_entries(planned_set) for planned_set in parts]
     spans = [np.repeat(np.arange(len(cell)), count) for _, cell, count, _, _ in entries]
-    positions, sizes, keys, moved = [], [], [], []
+    positions = []
+    sizes = []
+    keys = []
+    moved = []
     for planned_set, (_, cell, count, offset, home), span in zip(
         parts, entries, spans, strict=True
     ):
@@ -271,7 +284,8 @@ def draw_rows(parts: Sequence[Part]) -> list[DrawnRows]:
         cell_of = cell if planned_set.allotment.mode == "each" else home
         sizes.append(size[span])
         keys.append(hash64(cell_of, planned_set.key)[span])
-    position, move = np.concatenate(positions), np.concatenate(moved)
+    position = np.concatenate(positions)
+    move = np.concatenate(moved)
     if move.any():
         position[move] = permuted(
             position[move], np.concatenate(sizes)[move], np.concatenate(keys)[move]
@@ -289,7 +303,8 @@ def draw_rows(parts: Sequence[Part]) -> list[DrawnRows]:
 def _entries(planned_set: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Every cell and origin that gives rows: origin, cell, count, where in the base cell's permuted
     rows it starts, base cell."""
-    counts, mode = planned_set.allotment.counts, planned_set.allotment.mode
+    counts = planned_set.allotment.counts
+    mode = planned_set.allotment.mode
     values = planned_set.pool.n_values
     if mode == "fixed":
         # All values of a base cell share its rows, one stretch after another.

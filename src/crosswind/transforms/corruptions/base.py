@@ -47,7 +47,9 @@ class Corruption(Transform):
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """The corrupted images, compressed if `jpeg_quality` says so."""
         out = self._corrupted(planes(x), keys)
-        return out if self.jpeg_quality is None else through_jpeg(out, self.jpeg_quality)
+        if self.jpeg_quality is None:
+            return out
+        return through_jpeg(out, self.jpeg_quality)
 
     @abstractmethod
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -58,11 +60,9 @@ class Corruption(Transform):
         return tables[self._is_small(x)][self.severity - 1]
 
     def _is_small(self, x: Tensor) -> bool:
-        return (
-            min(x.shape[2:]) < SMALL_BELOW
-            if self.constants == "auto"
-            else self.constants == "cifar"
-        )
+        if self.constants == "auto":
+            return min(x.shape[2:]) < SMALL_BELOW
+        return self.constants == "cifar"
 
 
 class FixedCorruption(Corruption):

@@ -226,10 +226,12 @@ class GlassBlur(Corruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
         sd, reach, times = self.constant(GLASS, x)
-        numbers = (hash64(np.asarray(keys), 0) % np.uint64(BANK)).astype(np.int64)
+        ids = np.asarray(keys)
+        numbers = (hash64(ids, 0) % np.uint64(BANK)).astype(np.int64)
         maps = on_device(glass_maps(height, width, reach, times, numbers), x.device)
         smooth = gaussian_smooth(x, sd).view(n, channels, -1)
-        shuffled = smooth.gather(2, maps.view(n, 1, -1).expand(n, channels, -1))
+        shuffled_positions = maps.view(n, 1, -1).expand(n, channels, -1)
+        shuffled = smooth.gather(2, shuffled_positions)
         return gaussian_smooth(shuffled.view(x.shape), sd)
 
 
@@ -261,7 +263,8 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
     pixels = np.arange(height * width).reshape(height, width)
     shown = pixels.ravel()
     # The original's ranges: from side - reach down to reach + 1.
-    rows, columns = slice(reach + 1, height - reach + 1), slice(reach + 1, width - reach + 1)
+    rows = slice(reach + 1, height - reach + 1)
+    columns = slice(reach + 1, width - reach + 1)
     for moves in glass_choices(height, width, reach, times, number):
         looks = pixels.copy()
         looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
@@ -292,10 +295,11 @@ def glass_maps(
         if number not in bank:
             bank[number] = glass_map(height, width, reach, times, number).astype(kind)
         out[position] = bank[number]
-    bytes_held = [
-        len(maps_kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
-        for sizes, maps_kept in _banks.items()
-    ]
+    bytes_held = []
+    for sizes, maps_kept in _banks.items():
+        bytes_held.append(
+            len(maps_kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
+        )
     while sum(bytes_held) > MEMORY:
         bytes_held.pop(0)
         _banks.popitem(last=False)
@@ -384,9 +388,11 @@ def _add_views(
     # A shifted copy is a view: picture by picture, adding them takes a third of the time of looking
     # up indices for all at once.
     n, channels, height, width = total.shape
-    line, area = wide.shape[3], wide.shape[2] * wide.shape[3]
+    line = wide.shape[3]
+    area = wide.shape[2] * wide.shape[3]
     for i in range(n):
-        picture, first = total[i], i * channels * area
+        picture = total[i]
+        first = i * channels * area
         for start, step in zip(starts[i].tolist(), used[i].tolist(), strict=True):
             if step:
                 picture.add_(
@@ -402,7 +408,8 @@ def _add_gathered(
     # the number of pictures.
     n, channels, height, width = total.shape
     line = wide.shape[3]
-    lines, sums = wide.view(n, channels, -1), total.view(n, channels, -1)
+    lines = wide.view(n, channels, -1)
+    sums = total.view(n, channels, -1)
     pixels = (
         torch.arange(height, device=total.device)[:, None] * line
         + torch.arange(width, device=total.device)

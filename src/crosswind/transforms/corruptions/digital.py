@@ -43,12 +43,16 @@ class Brightness(FixedCorruption):
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        factor = on_device(_brightness_table(self.constant(BRIGHTER, x)), x.device)
+        added = self.constant(BRIGHTER, x)
+        factor = on_device(_brightness_table(added), x.device)
         out = torch.empty_like(x)
         for chunk in parts(x, 0.5):
             pixels = x[chunk].to(torch.int32)
             # Where all channels are 0 each counts as 1, so that black has a factor too.
-            value = pixels.amax(1, keepdim=True) if pixels.shape[1] == 3 else pixels.clone()
+            if pixels.shape[1] == 3:
+                value = pixels.amax(1, keepdim=True)
+            else:
+                value = pixels.clone()
             grown = factor.index_select(0, value.view(-1)).view_as(value)
             pixels += value == 0
             out[chunk] = pixels.mul_(grown).bitwise_right_shift_(BITS)
@@ -72,7 +76,10 @@ class Contrast(FixedCorruption):
         size = x.shape[2] * x.shape[3]
         # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in
         # float32.
-        kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
+        if size * 255 < 1 << 24:
+            kind = torch.float32
+        else:
+            kind = torch.float64
         out = torch.empty_like(x)
         for chunk in parts(x, 0.5):
             pixels = x[chunk].to(kind)
@@ -103,7 +110,8 @@ class Saturate(FixedCorruption):
         out = torch.empty_like(x)
         for chunk in parts(x, 0.5):
             pixels = x[chunk].to(torch.int32)
-            low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
+            low = pixels.amin(1, keepdim=True)
+            high = pixels.amax(1, keepdim=True)
             grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
             if added:
                 # Without a hue the tint is red: the other two channels lie one level below V, and
@@ -179,7 +187,9 @@ def _saturation_table(factor: float, added: float) -> Tensor:
 def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
     # Along the lines first, as Pillow.
     for side in (3, 2):
-        inside, counts, single = _boxes(x.shape[side], size[side - 2])
+        before = x.shape[side]
+        after = size[side - 2]
+        inside, counts, single = _boxes(before, after)
         if single is not None:
             x = x.index_select(side, on_device(single, x.device))
             continue
@@ -206,15 +216,15 @@ def _boxes(before: int, after: int) -> tuple[Tensor, Tensor, Tensor | None]:
     scale = before / after
     wide = max(scale, 1.0)
     middle = (np.arange(after) + 0.5) * scale
-    first, end = (
-        (middle - wide / 2 + 0.5).astype(np.int64),
-        (middle + wide / 2 + 0.5).astype(np.int64),
-    )
+    first = (middle - wide / 2 + 0.5).astype(np.int64)
+    end = (middle + wide / 2 + 0.5).astype(np.int64)
     pixel = np.arange(before)[:, None]
     position = (pixel - middle + 0.5) * (1 / wide)
     inside = (position > -0.5) & (position <= 0.5) & (pixel >= first) & (pixel < end)
     counts = inside.sum(0)
-    single = torch.from_numpy(inside.argmax(0)) if (counts == 1).all() else None
+    single = None
+    if (counts == 1).all():
+        single = torch.from_numpy(inside.argmax(0))
     return (
         torch.from_numpy(inside.astype(np.float32)),
         torch.from_numpy(counts.astype(np.float32)),

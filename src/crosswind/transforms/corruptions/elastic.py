@@ -64,7 +64,8 @@ class Elastic(Corruption):
             if far:
                 # To 1/8 of a grey level: room for the weights of the second resampling. 1/64 makes
                 # up for what was cut.
-                packed.add_(_in_each((1 << 9) + (1 << 7))).bitwise_right_shift_(10).bitwise_and_(
+                number = (1 << 9) + (1 << 7)
+                packed.add_(_in_each(number)).bitwise_right_shift_(10).bitwise_and_(
                     _in_each((1 << 11) - 1)
                 )
                 packed = _resampled(
@@ -88,7 +89,8 @@ def affine_maps(
     """
     draws = bits16(hash64(keys, 1), 6).numpy()
     moved = ((2 * draws - 65535) / 65536 * corner).reshape(-1, 3, 2)
-    middle, third = np.array([width // 2, height // 2], dtype=np.float64), min(height, width) // 3
+    middle = np.array([width // 2, height // 2], dtype=np.float64)
+    third = min(height, width) // 3
     points = middle + np.array([[third, third], [third, -third], [-third, -third]])
     moved += points
     (ax, ay), (bx, by) = (moved[:, 0] - moved[:, 2]).T, (moved[:, 1] - moved[:, 2]).T
@@ -139,9 +141,11 @@ def _displaced_places(
 ) -> tuple[Tensor, Tensor]:
     """The same for pixels that are displaced by smoothed noise of `far` pixels, mirrored at the
     image's edges, once."""
-    noise = bits16(hash64(keys, 2), 2 * height * width, device).view(-1, 2, height, width)
+    count = 2 * height * width
+    noise = bits16(hash64(keys, 2), count, device).view(-1, 2, height, width)
+    field = noise.mul_(2).sub_(65535)
     moves = (
-        smoothed(noise.mul_(2).sub_(65535), smooth, "reflect", 3.0)
+        smoothed(field, smooth, "reflect", 3.0)
         .mul_(far * 256 / (65536 * ONE))
         .round_()
         .to(torch.int32)
@@ -162,7 +166,8 @@ def _pack(x: Tensor) -> Tensor:
     """The channels of uint8 [n, c, h, w] in one word, each in 1/8 of a level: int64 [n, h, w]."""
     packed = x[:, 0].to(torch.int64)
     for channel in range(1, x.shape[1]):
-        packed.add_(x[:, channel], alpha=1 << FIELD * channel)
+        alpha = 1 << FIELD * channel
+        packed.add_(x[:, channel], alpha=alpha)
     return packed.bitwise_left_shift_(3)
 
 
@@ -180,11 +185,10 @@ def _resampled(packed: Tensor, y: Tensor, x: Tensor) -> Tensor:
     n, height, width = packed.shape
     # The last place in a line lies a whole pixel behind the last but one, so that there always is a
     # pixel behind.
-    row, column = (y >> PLACE_BITS).clamp_(max=height - 2), (x >> PLACE_BITS).clamp_(max=width - 2)
-    down, across = (
-        y.sub_(row << PLACE_BITS).to(torch.int64),
-        x.sub_(column << PLACE_BITS).to(torch.int64),
-    )
+    row = (y >> PLACE_BITS).clamp_(max=height - 2)
+    column = (x >> PLACE_BITS).clamp_(max=width - 2)
+    down = y.sub_(row << PLACE_BITS).to(torch.int64)
+    across = x.sub_(column << PLACE_BITS).to(torch.int64)
     row += torch.arange(0, n * height, height, dtype=torch.int32, device=packed.device).view(
         n, 1, 1
     )
@@ -200,5 +204,6 @@ def _resampled(packed: Tensor, y: Tensor, x: Tensor) -> Tensor:
         # eight.
         return second.bitwise_right_shift_(6).bitwise_and_(_in_each((1 << 13) - 1))
 
-    above, below = line(0), line(width)
+    above = line(0)
+    below = line(width)
     return below.sub_(above).mul_(down).add_(above, alpha=256)

@@ -75,10 +75,8 @@ def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
     radius = int(4 * sd + 0.5)
     if radius == 0:
         return x.clone()
-    across, down = (
-        on_device(gaussian_matrix(width, sd), x.device),
-        on_device(gaussian_matrix(height, sd), x.device),
-    )
+    across = on_device(gaussian_matrix(width, sd), x.device)
+    down = on_device(gaussian_matrix(height, sd), x.device)
     planes = x.reshape(n * channels, height, width)
     out = torch.empty(n * channels, height, width, dtype=torch.uint8, device=x.device)
     for chunk in parts(planes, 1.5):
@@ -86,7 +84,10 @@ def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
         bands = [
             levels[..., window] @ across[cut, window].T for cut, window in _bands(width, radius)
         ]
-        middle = bands[0] if len(bands) == 1 else torch.cat(bands, -1)
+        if len(bands) == 1:
+            middle = bands[0]
+        else:
+            middle = torch.cat(bands, -1)
         for cut, window in _bands(height, radius):
             out[chunk, cut] = torch.matmul(down[cut, window], middle[:, window]).to(
                 torch.int32

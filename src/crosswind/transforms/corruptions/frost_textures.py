@@ -96,13 +96,17 @@ def procedural_ice() -> tuple[NDArray[np.uint8], ...]:
     rounded in one way are used, so that machines agree.
     """
     random = stream(0, "procedural ice needles")
-    textures = [
-        np.sum(
-            [weight * _needles(random, cell) for weight, cell in zip(WEIGHTS, CELLS, strict=True)],
-            axis=0,
+    textures = []
+    for _ in range(2):
+        textures.append(
+            np.sum(
+                [
+                    weight * _needles(random, cell)
+                    for weight, cell in zip(WEIGHTS, CELLS, strict=True)
+                ],
+                axis=0,
+            )
         )
-        for _ in range(2)
-    ]
     return tuple(_sheet(number, textures[number % 2], *look) for number, look in enumerate(LOOKS))
 
 
@@ -140,10 +144,8 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
         count,
         cell,
     )  # pixels by the square that they lie in: each looks at the points of nine squares
-    nearest, second = (
-        np.full(shape, 1 << 30, dtype=np.int32),
-        np.full(shape, 1 << 30, dtype=np.int32),
-    )
+    nearest = np.full(shape, 1 << 30, dtype=np.int32)
+    second = np.full(shape, 1 << 30, dtype=np.int32)
     owner = np.zeros(shape, dtype=np.int32)
     for down in (-1, 0, 1):
         for across in (-1, 0, 1):
@@ -162,11 +164,13 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
     gap = np.sqrt(second.reshape(SIDE, SIDE)) - np.sqrt(nearest.reshape(SIDE, SIDE))
     # A direction from its half tangent: no sine whose last bit is the processor's.
     half = random.uniform(-1, 1, count * count)
-    cosine, sine = (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
+    cosine = (1 - half * half) / (1 + half * half)
+    sine = 2 * half / (1 + half * half)
     upright = random.random(count * count) < 0.5
     cosine, sine = np.where(upright, -sine, cosine), np.where(upright, cosine, sine)
     size = cell / random.uniform(14, 28, count * count)
-    line, pixel = np.arange(SIDE)[:, None], np.arange(SIDE)
+    line = np.arange(SIDE)[:, None]
+    pixel = np.arange(SIDE)
     off = (cosine / size)[whose] * line - (sine / size)[whose] * pixel
     along = (sine / (9 * size))[whose] * line + (cosine / (9 * size))[whose] * pixel
     return _lattice(random.random(1 << 14), whose, off, along) + 0.7 * np.maximum(
@@ -181,8 +185,10 @@ def _lattice(
     v: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Smooth noise of 2**14 random `levels` at (u, v), read from another place for each owner."""
-    i, j = np.floor(u), np.floor(v)
-    s, t = _eased(u - i), _eased(v - j)
+    i = np.floor(u)
+    j = np.floor(v)
+    s = _eased(u - i)
+    t = _eased(v - j)
     start = owner * 2741 + i.astype(np.int32) * 127 + j.astype(np.int32)
     first, second, third, fourth = (
         levels[(start + step) & (levels.size - 1)] for step in (0, 1, 127, 128)

@@ -30,9 +30,8 @@ class _Noise(Corruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         out = torch.empty_like(x)
         for chunk in parts(x):
-            out[chunk] = self._noisy(
-                x[chunk], bits16(keys[chunk], x[0].numel(), x.device).view(-1, *x.shape[1:])
-            )
+            drawn = bits16(keys[chunk], x[0].numel(), x.device).view(-1, *x.shape[1:])
+            out[chunk] = self._noisy(x[chunk], drawn)
         return out
 
     @abstractmethod
@@ -56,7 +55,8 @@ class GaussianNoise(_Noise):
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         # Fixed point, 16 bits below the grey level: a sum of integers is the same on every device.
-        table = on_device(normal_quantiles(self.constant(SD, x) * 255 * 65536), x.device)
+        scale = self.constant(SD, x) * 255 * 65536
+        table = on_device(normal_quantiles(scale), x.device)
         noise = table.index_select(0, drawn.view(-1)).view(x.shape)
         return noise.add_(x, alpha=1 << 16).clamp_(0, 255 << 16).bitwise_right_shift_(16)
 
@@ -77,7 +77,8 @@ class ShotNoise(_Noise):
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         # Walker's alias method: a column by the upper 8 bits, the column's own level or its other
         # one by the lower 8.
-        table = on_device(_shot_table(self.constant(RATE, x)), x.device)
+        rate = self.constant(RATE, x)
+        table = on_device(_shot_table(rate), x.device)
         column = drawn >> 8
         entry = table.index_select(0, (column + (x.to(torch.int32) << 8)).view(-1)).view(x.shape)
         takes_own = drawn.bitwise_and_(255) < (entry >> 8)
@@ -120,7 +121,8 @@ class SpeckleNoise(_Noise):
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         # A product of integers: the value and a factor in fixed point.
-        table = on_device(_speckle_factors(self.constant(SPECKLE, x)), x.device)
+        sd = self.constant(SPECKLE, x)
+        table = on_device(_speckle_factors(sd), x.device)
         return (
             (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x))
             .clamp_(0, 255 << FINE)

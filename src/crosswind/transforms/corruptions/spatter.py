@@ -76,9 +76,8 @@ class Spatter(Corruption):
             noise = normal.index_select(
                 0, bits16(keys[chunk], height * width, x.device).view(-1)
             ).add_(round(mean * UNIT))
-            liquid = smoothed(noise.view(-1, height, width), smooth, "nearest", 4.0).mul_(
-                1 / (ONE * UNIT)
-            )
+            field = noise.view(-1, height, width)
+            liquid = smoothed(field, smooth, "nearest", 4.0).mul_(1 / (ONE * UNIT))
             if mud:
                 out[chunk] = _muddy(x[chunk], liquid > threshold, last)
             else:
@@ -118,21 +117,18 @@ def relief(liquid: Tensor) -> Tensor:
 
 def _colours(x: Tensor, colour: tuple[int, int, int]) -> tuple[float, ...]:
     """The liquid's level in each channel; its luminance in a grey image."""
-    return (
-        colour
-        if x.shape[1] == 3
-        else (sum(share * level for share, level in zip(GREY, colour, strict=True)),)
-    )
+    if x.shape[1] == 3:
+        return colour
+    return (sum(share * level for share, level in zip(GREY, colour, strict=True)),)
 
 
 def _wet(x: Tensor, liquid: Tensor, strength: float) -> Tensor:
     light = relief(liquid)
     light /= light.amax((1, 2), keepdim=True).clamp_(min=1)
     # A product, then a sum, each rounded: no fused operation.
-    levels = [
-        light.mul(strength * colour).add_(x[:, i]).clamp_(max=255)
-        for i, colour in enumerate(_colours(x, WATER))
-    ]
+    levels = []
+    for i, colour in enumerate(_colours(x, WATER)):
+        levels.append(light.mul(strength * colour).add_(x[:, i]).clamp_(max=255))
     return torch.stack(levels, 1)
 
 
@@ -175,8 +171,10 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
     x = torch.cat([x[:, :, :1], x, x[:, :, -1:]], 2)
     down = x[:, :-2] + 2 * x[:, 1:-1] + x[:, 2:]
     across = x[:, :, :-2] + 2 * x[:, :, 1:-1] + x[:, :, 2:]
-    dx, dy = down[:, :, 2:] - down[:, :, :-2], across[:, 2:] - across[:, :-2]
-    run, rise = dx.abs(), dy.abs()
+    dx = down[:, :, 2:] - down[:, :, :-2]
+    dy = across[:, 2:] - across[:, :-2]
+    run = dx.abs()
+    rise = dy.abs()
     steep = torch.zeros(n, height + 2, width + 2, dtype=torch.int32, device=x.device)
     middle = steep[:, 1:-1, 1:-1]
     middle += run
@@ -185,8 +183,10 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
     def beside(rows: int, columns: int) -> Tensor:
         return steep[:, 1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
-    shallow, scaled = run * TANGENT, rise << 15
-    level, upright = scaled < shallow, scaled > shallow + (run << 16)
+    shallow = run * TANGENT
+    scaled = rise << 15
+    level = scaled < shallow
+    upright = scaled > shallow + (run << 16)
     falling = (dx ^ dy) < 0
     along_row = (middle > beside(0, -1)) & (middle >= beside(0, 1))
     along_column = (middle > beside(-1, 0)) & (middle >= beside(1, 0))
@@ -258,12 +258,14 @@ def _steps(furthest: int) -> Tensor:
 def equalised(levels: Tensor) -> Tensor:
     """Levels made even in number: int32 [n, h, w] of levels below 256. The same numbers as OpenCV's
     equalizeHist."""
-    n, pixels = len(levels), levels[0].numel()
+    n = len(levels)
+    pixels = levels[0].numel()
     image = torch.arange(n, device=levels.device).view(n, 1, 1) * 256
     where = (levels + image).view(-1)
     counts = torch.bincount(where, minlength=n * 256).view(n, 256)
     total = counts.cumsum(1)
-    first = counts.gather(1, (counts > 0).to(torch.uint8).argmax(1, keepdim=True))
+    lowest_value = (counts > 0).to(torch.uint8).argmax(1, keepdim=True)
+    first = counts.gather(1, lowest_value)
     # Floats as there: one division, one product, halves to the even number.
     scale = torch.full_like(first, 255, dtype=torch.float32).div_((pixels - first).clamp_(min=1))
     table = (total - first).clamp_(min=0).to(torch.float32).mul_(scale).round_()

@@ -78,9 +78,8 @@ class Fog(Corruption):
         picture_share = (top / (top + 255 * amount)).float()
         out = torch.empty_like(x)
         for chunk in parts(x[:, :1]):
-            fog = plasma(uniforms(keys[chunk], side * side - 1, x.device), side, decay)[
-                :, None, :height, :width
-            ]
+            draws = uniforms(keys[chunk], side * side - 1, x.device)
+            fog = plasma(draws, side, decay)[:, None, :height, :width]
             # One operation at a time, each of them rounded: a fused one would round otherwise at
             # the end of a vector register.
             fog = fog.mul(255 * amount)
@@ -100,7 +99,9 @@ def plasma(draws: Tensor, side: int, decay: float) -> Tensor:
     n = len(draws)
     noise = (draws * 2).sub_(1)
     grid = torch.zeros(n, 1, 1, device=draws.device)
-    used, rough, cells = 0, 1.0, 1
+    used = 0
+    rough = 1.0
+    cells = 1
     while cells < side:
         count = cells * cells
         middle, above, left = (
@@ -118,7 +119,8 @@ def plasma(draws: Tensor, side: int, decay: float) -> Tensor:
         cells *= 2
         grid = finer.view(n, cells, cells)
         rough /= decay * decay
-    low, high = grid.amin((1, 2), keepdim=True), grid.amax((1, 2), keepdim=True)
+    low = grid.amin((1, 2), keepdim=True)
+    high = grid.amax((1, 2), keepdim=True)
     return grid.sub_(low).div_((high - low).clamp_(min=1e-30))
 
 
@@ -153,24 +155,24 @@ class Frost(Corruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         n, channels, height, width = x.shape
         image, ice = self.constant(FROST, x)
-        files = (
-            None if self.pictures is None else image_files(self.pictures, f"{self.title}.pictures")
-        )
-        sheets = textures(files, 5 if self._is_small(x) else 1, height, width)
+        files = None
+        if self.pictures is not None:
+            files = image_files(self.pictures, f"{self.title}.pictures")
+        every = 5 if self._is_small(x) else 1
+        sheets = textures(files, every, height, width)
         pieces = torch.empty(n, 3, height, width, dtype=torch.uint8)
         for piece, (texture_number, down, right) in zip(
             pieces, bits16(hash64(keys, 1), 3).tolist(), strict=True
         ):
             sheet = sheets[texture_number * len(sheets) >> 16]
-            top, left = (
-                down * (sheet.shape[1] - height + 1) >> 16,
-                right * (sheet.shape[2] - width + 1) >> 16,
-            )
+            top = down * (sheet.shape[1] - height + 1) >> 16
+            left = right * (sheet.shape[2] - width + 1) >> 16
             piece[:] = sheet[:, top : top + height, left : left + width]
         pieces = on_device(pieces, x.device)
         out = torch.empty_like(x)
         for chunk in parts(x[:, :1]):
-            added, total = pieces[chunk].to(torch.int32), x[chunk].to(torch.int32)
+            added = pieces[chunk].to(torch.int32)
+            total = x[chunk].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
                 grey = added[:, :1] * 2989 + added[:, 1:2] * 5870 + added[:, 2:] * 1140
@@ -211,7 +213,8 @@ class Snow(Corruption):
         n, channels, height, width = x.shape
         *_, radius, spread, share = self.constant(SNOW, x)
         angles = -135 + 90 * (bits16(hash64(keys, 1), 1).numpy()[:, 0] + 0.5) / 65536
-        paths, weights = motion_paths(angles, radius), motion_weights(radius, spread)
+        paths = motion_paths(angles, radius)
+        weights = motion_weights(radius, spread)
         out = torch.empty_like(x)
         for chunk in parts(x[:, :1]):
             flakes = self._flakes(x[chunk], keys[chunk])
@@ -238,11 +241,13 @@ class Snow(Corruption):
         """The flakes before they are smeared: uint8 [n, h, w]."""
         n, _, height, width = x.shape
         mean, sd, zoom, threshold, *_ = self.constant(SNOW, x)
-        rows, columns = math.ceil(height / zoom), math.ceil(width / zoom)
+        rows = math.ceil(height / zoom)
+        columns = math.ceil(width / zoom)
         # In 1/256 of a grey level: with the weights below 2 to the 53rd.
         normal = on_device(normal_quantiles(sd * 255 * 256), x.device)
         noise = normal.index_select(
             0, bits16(hash64(keys, 2), rows * columns, x.device).view(-1)
         ).add_(round(mean * 255 * 256))
-        layer = stretched(noise.view(n, rows, columns), (height, width), zoom).mul_(1 / (256 * ONE))
+        field = noise.view(n, rows, columns)
+        layer = stretched(field, (height, width), zoom).mul_(1 / (256 * ONE))
         return layer.mul_(layer >= threshold * 255).clamp_(0, 255).to(torch.uint8)

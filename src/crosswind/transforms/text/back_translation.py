@@ -85,8 +85,9 @@ class BackTranslation(ByModel):
                 )
             )
             if pair[-1][1].pad_token_id is None or pair[-1][1].eos_token_id is None:
+                field = f"{self.title}.{name}"
                 raise InputError(
-                    f"{self.title}.{name}",
+                    field,
                     f"the tokenizer of {getattr(self, name)!r} has no token that pads, or ends",
                 )
         source_langs, target_langs = (
@@ -103,10 +104,11 @@ class BackTranslation(ByModel):
 
     def changed(self, texts: Sequence[str], keys: NDArray[np.uint64]) -> list[str]:
         """See the class."""
-        heat = [
-            self.temperature * (Draws(int(key)).uniform() if self.draw == "uniform" else 1.0)
-            for key in keys
-        ]
+        heat = []
+        for key in keys:
+            heat.append(
+                self.temperature * (Draws(int(key)).uniform() if self.draw == "uniform" else 1.0)
+            )
         out = list(texts)
         for way, (network, tokenizer) in zip(("there", "back"), self._loaded(), strict=True):
             out = _translated(
@@ -128,7 +130,8 @@ def _translated(
     """Every text in the other language, sentence by sentence, each with a key of its own."""
     most_tokens = positions(network, tokenizer)
     rows: list[list[int]] = []
-    whose, row_keys = [], []
+    whose = []
+    row_keys = []
     for text, (words, key) in enumerate(zip(texts, keys, strict=True)):
         token_rows = [
             row
@@ -137,7 +140,8 @@ def _translated(
         ]
         rows += token_rows
         whose += [text] * len(token_rows)
-        row_keys += hash64(np.arange(len(token_rows)), int(key)).tolist()
+        ids = np.arange(len(token_rows))
+        row_keys += hash64(ids, int(key)).tolist()
     translations = [""] * len(rows)
     for batch in batches([len(row) for row in rows], _MOST):
         draws = [Draws(row_keys[row_number]) for row_number in batch]
@@ -162,16 +166,16 @@ def _fitting(tokenizer: Any, sentence: str, most_tokens: int) -> list[list[int]]
         return []
     # A token holds a character at least on average; so long a sentence is not tokenized only to be
     # divided.
-    row = (
-        tokenizer(sentence, verbose=False)["input_ids"]
-        if len(sentence) <= 64 * most_tokens
-        else None
-    )
+    row = None
+    if len(sentence) <= 64 * most_tokens:
+        row = tokenizer(sentence, verbose=False)["input_ids"]
     if row is not None and len(row) <= most_tokens:
         return [list(row)]
     middle = len(sentence) // 2
     if middle == 0:  # one character of more tokens than there are positions
-        return [] if row is None else [list(row[:most_tokens])]
+        if row is None:
+            return []
+        return [list(row[:most_tokens])]
     cut = sentence.rfind(" ", 1, middle + 1)
     cut = cut if cut > 0 else middle
     return _fitting(tokenizer, sentence[:cut], most_tokens) + _fitting(
@@ -192,7 +196,9 @@ def _sampled(
     import torch
     from transformers.modeling_outputs import BaseModelOutput
 
-    where, end, filler = device(), tokenizer.eos_token_id, tokenizer.pad_token_id
+    where = device()
+    end = tokenizer.eos_token_id
+    filler = tokenizer.pad_token_id
     ids, mask = (padded_row.to(where) for padded_row in padded(rows, filler))
     limits = [min(most_tokens - 1, _LONGER[0] * len(row) + _LONGER[1]) for row in rows]
     hot = torch.tensor(heat, dtype=torch.float64, device=where)
@@ -206,9 +212,9 @@ def _sampled(
         first = network.config.decoder_start_token_id
         last = torch.full((len(rows), 1), filler if first is None else first, device=where)
         # What is held between steps had another name before version 5 of the library.
-        cache_name = (
-            "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
-        )
+        cache_name = "past_key_values"
+        if "cache" in signature(network.forward).parameters:
+            cache_name = "cache"
         past = None
         while any(going):
             arguments = {
@@ -218,7 +224,8 @@ def _sampled(
                 cache_name: past,
             }
             outputs_now = network(**arguments, use_cache=True)
-            past, logits = getattr(outputs_now, cache_name), outputs_now.logits[:, -1].clone()
+            past = getattr(outputs_now, cache_name)
+            logits = outputs_now.logits[:, -1].clone()
             logits[:, filler] = -torch.inf
             uniform = torch.tensor(
                 [padded_row.uniform() for padded_row in draws], dtype=torch.float64, device=where

@@ -41,9 +41,9 @@ class ByModel(Transform):
     def identity(self) -> dict[str, Any]:
         """See `Transform`: the models count by their files. Raises `InputError` where one is not
         there."""
-        knob_values = {
-            declared.name: getattr(self, declared.name) for declared in knobs_of(type(self))
-        }
+        knob_values = {}
+        for declared in knobs_of(type(self)):
+            knob_values[declared.name] = getattr(self, declared.name)
         for name, revision in self.models:
             knob_values[name] = identity(
                 knob_values[name], knob_values.pop(revision), f"{self.title}.{name}"

@@ -33,17 +33,15 @@ def changed_texts(
         dtype=np.int64,
     )
     keys_of_parts = np.repeat(keys, [len(text_parts) for text_parts in parts_of_texts])
+    seeds = keys_of_parts ^ hash64(numbers, seed_of(0, "parts"))
     keys_of_parts = np.where(
-        numbers == 0,
-        keys_of_parts,
-        hash64(keys_of_parts ^ hash64(numbers, seed_of(0, "parts")), seed_of(0, "parts of texts")),
+        numbers == 0, keys_of_parts, hash64(seeds, seed_of(0, "parts of texts"))
     )
     flat = [text_part for text_parts in parts_of_texts for text_part in text_parts]
-    tokens = (
-        [[text_part] if text_part.strip() else [] for text_part in flat]
-        if transform.whole
-        else [WORDS.findall(text_part) for text_part in flat]
-    )
+    if transform.whole:
+        tokens = [[text_part] if text_part.strip() else [] for text_part in flat]
+    else:
+        tokens = [WORDS.findall(text_part) for text_part in flat]
     changed = iter(transform(tokens, keys_of_parts))
     out = np.empty(len(parts_of_texts), dtype=object)
     out[:] = [

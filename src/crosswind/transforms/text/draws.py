@@ -31,7 +31,8 @@ class Draws:
     def of(cls, keys: NDArray[np.uint64]) -> list[Draws]:
         """Those of many texts. The first numbers of all are made at once, in a third of the
         time."""
-        streams, stream_keys = [], hash64(np.asarray(keys), _STREAM)
+        streams = []
+        stream_keys = hash64(np.asarray(keys), _STREAM)
         for start in range(0, len(stream_keys), _TEXTS):
             chunk = stream_keys[start : start + _TEXTS]
             for key, first in zip(
@@ -45,7 +46,10 @@ class Draws:
         return streams
 
     def _begin(self, key: int, first: list[int]) -> None:
-        self._key, self._made, self._at, self._block = key, len(first), 0, first
+        self._key = key
+        self._made = len(first)
+        self._at = 0
+        self._block = first
 
     def below(self, bound: int) -> int:
         """A whole number of range(bound), each equally likely to within bound / 2**64; bound >
@@ -71,8 +75,10 @@ class Draws:
 
     def _word(self) -> int:
         if self._at == len(self._block):
-            self._block = hash64(np.arange(self._made, self._made + _BLOCK), self._key).tolist()
-            self._at, self._made = 0, self._made + _BLOCK
+            ids = np.arange(self._made, self._made + _BLOCK)
+            self._block = hash64(ids, self._key).tolist()
+            self._at = 0
+            self._made = self._made + _BLOCK
         self._at += 1
         return self._block[self._at - 1]
 
@@ -96,4 +102,6 @@ def edits(rate: float, count: int) -> int:
     0 for a rate of 0 and for no tokens. A product that is whole but for rounding counts as whole:
     0.29 x 100 is 29.
     """
-    return 0 if rate == 0 or count == 0 else min(count, max(1, int(rate * count + 1e-9)))
+    if rate == 0 or count == 0:
+        return 0
+    return min(count, max(1, int(rate * count + 1e-9)))

@@ -40,9 +40,10 @@ class DropWords(Transform):
         ]
 
     def _dropped(self, tokens: list[str], draws: Draws) -> list[str]:
-        candidates = [
-            position for position, token in enumerate(tokens) if _sort(token) == self.sort
-        ]
+        candidates = []
+        for position, token in enumerate(tokens):
+            if _sort(token) == self.sort:
+                candidates.append(position)
         gone = {
             candidates[candidate]
             for candidate in draws.distinct(edits(self.rate, len(candidates)), len(candidates))

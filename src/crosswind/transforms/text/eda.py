@@ -90,11 +90,9 @@ class EDA(Transform):
             return _replaced(tokens, count, provider(self.synonyms), draws)
         if name == "insert":
             return _inserted(tokens, count, provider(self.synonyms), draws)
-        return (
-            _swapped(tokens, count, draws)
-            if name == "swap"
-            else _deleted(tokens, self.delete, draws)
-        )
+        if name == "swap":
+            return _swapped(tokens, count, draws)
+        return _deleted(tokens, self.delete, draws)
 
 
 def eda(
@@ -160,7 +158,9 @@ def _deleted(tokens: list[str], rate: float, draws: Draws) -> list[str]:
 
 
 def _synonyms(token: str, synonyms: Synonyms) -> Sequence[str]:
-    return () if is_stop_word(token) else synonyms.of(token.lower())
+    if is_stop_word(token):
+        return ()
+    return synonyms.of(token.lower())
 
 
 def _spelled(synonym: str, token: str) -> list[str]:

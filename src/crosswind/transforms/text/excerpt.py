@@ -40,5 +40,6 @@ class Excerpt(Transform):
         length = int(np.ceil(self.share * len(tokens) - 1e-9))
         spare = len(tokens) - length
         first = {"start": 0, "end": spare}.get(self.part)
-        first = draws.below(spare + 1) if first is None else first
+        if first is None:
+            first = draws.below(spare + 1)
         return tokens[first : first + length]

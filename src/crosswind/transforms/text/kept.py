@@ -55,11 +55,10 @@ class Kept:
                     "SELECT text, key, changed FROM texts WHERE (text, key) IN (VALUES"
                     f" {placeholders})"
                 )
+                parameters = [x for lookup in chunk for x in lookup]
                 stored |= {
                     (text, key): _text(changed)
-                    for text, key, changed in connection.execute(
-                        query, [x for lookup in chunk for x in lookup]
-                    )
+                    for text, key, changed in connection.execute(query, parameters)
                 }
         return {
             position: stored[lookup] for position, lookup in enumerate(lookups) if lookup in stored

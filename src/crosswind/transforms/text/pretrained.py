@@ -50,11 +50,9 @@ def identity(name: str, revision: str, field: str) -> str:
     """What decides the answers of a model: the hash of its files, or its name and commit on the
     hub. Raises `InputError`."""
     folder = located(name, revision, field)
-    return (
-        _hash(str(folder.resolve()), _stamp(folder))
-        if Path(name).is_dir()
-        else f"{name}@{revision}"
-    )
+    if Path(name).is_dir():
+        return _hash(str(folder.resolve()), _stamp(folder))
+    return f"{name}@{revision}"
 
 
 def _fetched(name: str, revision: str, field: str) -> Path:
@@ -145,7 +143,8 @@ def _loaded(kind: str, folder: str, stamp: tuple[tuple[str, int, int], ...]) -> 
 def _quietly() -> Iterator[None]:
     from transformers.utils import logging
 
-    level, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    had_bar = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

@@ -57,9 +57,8 @@ class RandomReplacement(Transform):
         if not words:
             raise InputError(field, "is empty: there is no token to draw")
         if len(set(words)) < len(words):
-            raise InputError(
-                field, f"holds the token {Counter(words).most_common(1)[0][0]!r} more than once"
-            )
+            problem = f"holds the token {Counter(words).most_common(1)[0][0]!r} more than once"
+            raise InputError(field, problem)
         super().__post_init__()
         object.__setattr__(self, "vocabulary", tuple(words))
 

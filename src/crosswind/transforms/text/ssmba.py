@@ -80,10 +80,8 @@ class SSMBA(ByModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.masked + self.noise > 1:
-            raise InputError(
-                f"{self.title}.noise",
-                f"and masked are {self.masked + self.noise:g} together, more than 1",
-            )
+            problem = f"and masked are {self.masked + self.noise:g} together, more than 1"
+            raise InputError(f"{self.title}.noise", problem)
 
     def check(self) -> None:
         """See `ByModel`."""
@@ -110,7 +108,8 @@ class SSMBA(ByModel):
         tokenised = tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        numbers, spans = tokenised["input_ids"], tokenised["offset_mapping"]
+        numbers = tokenised["input_ids"]
+        spans = tokenised["offset_mapping"]
         chosen = [
             self._chosen(row, Draws(int(key)), tokenizer.mask_token_id, plain)
             for row, key in zip(numbers, keys, strict=True)
@@ -154,18 +153,15 @@ class SSMBA(ByModel):
         rate = self.rate * (draws.uniform() if self.draw == "uniform" else 1.0)
         out = []
         for position in draws.distinct(edits(rate, len(row)), len(row)):
-            kind, random_token, uniform = (
-                draws.uniform(),
-                plain[draws.below(len(plain))],
-                draws.uniform(),
-            )
-            shown = (
-                mask
-                if kind < self.masked
-                else random_token
-                if kind < self.masked + self.noise
-                else row[position]
-            )
+            kind = draws.uniform()
+            random_token = plain[draws.below(len(plain))]
+            uniform = draws.uniform()
+            if kind < self.masked:
+                shown = mask
+            elif kind < self.masked + self.noise:
+                shown = random_token
+            else:
+                shown = row[position]
             out.append(_MaskedWords(position, shown, uniform))
         return sorted(out)
 
@@ -187,16 +183,14 @@ def _filled(
     # Of the scores for the whole vocabulary only those at the chosen places are computed: else they
     # cost as much as the rest.
     last = network.get_output_embeddings()
-    hook = (
-        last.register_forward_pre_hook(lambda _, given: (given[0][indices],))
-        if last is not None
-        else None
-    )
+    hook = None
+    if last is not None:
+        hook = last.register_forward_pre_hook(lambda _, given: (given[0][indices],))
     try:
         with torch.inference_mode(), torch.autocast(where.partition(":")[0], enabled=False):
-            logits = network.to(where)(
-                input_ids=ids.to(where), attention_mask=mask.to(where)
-            ).logits
+            input_ids = ids.to(where)
+            attention_mask = mask.to(where)
+            logits = network.to(where)(input_ids=input_ids, attention_mask=attention_mask).logits
             logits = (logits if logits.ndim == 2 else logits[indices]).clone()
             logits[:, [number for number in special if number < logits.shape[1]]] = -torch.inf
             numbers = torch.tensor(uniform, dtype=torch.float64, device=where)
@@ -240,11 +234,13 @@ def _spliced(
         out += text[end:first] if first > end else ""
         piece = _piece(tokenizer, number)
         if piece[:1].isspace():
-            out = f"{out} " if out and not out[-1].isspace() else out
+            if out and not out[-1].isspace():
+                out = f"{out} "
             piece = piece.strip()
         else:
             out = out.rstrip()
-        out, end = out + piece, max(end, last)
+        out = out + piece
+        end = max(end, last)
     out += text[end:]
     return out if out.strip() else text
 
@@ -254,8 +250,6 @@ def _piece(tokenizer: Any, number: int) -> str:
     """A token as text, with a space before it where it begins a word; what is no character of its
     own is left out."""
     anchor = tokenizer("a", add_special_tokens=False)["input_ids"]
-    alone, joined = (
-        tokenizer.decode(anchor),
-        tokenizer.decode([*anchor, number], clean_up_tokenization_spaces=False),
-    )
+    alone = tokenizer.decode(anchor)
+    joined = tokenizer.decode([*anchor, number], clean_up_tokenization_spaces=False)
     return joined.removeprefix(alone).replace("\ufffd", "")

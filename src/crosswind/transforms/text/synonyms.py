@@ -173,9 +173,10 @@ def _read_part(folder: str, name: str) -> _SynonymPart:
         index = dict(_pair(line) for line in _lines(folder, f"index.{name}"))
         if not index:
             raise ValueError
-    exceptions = {
-        line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()
-    }
+    exceptions = {}
+    for line in _lines(folder, f"{name}.exc"):
+        if line.strip():
+            exceptions[line.split()[0]] = line.split()[1:]
     return _SynonymPart(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
 
 
@@ -200,9 +201,8 @@ def _bytes(folder: str, name: str) -> bytes:
             " wordnet-base puts them into /usr/share/wordnet)"
         ) from None
     except OSError as error:
-        raise DataError(
-            f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}"
-        ) from None
+        problem = f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}"
+        raise DataError(problem) from None
 
 
 @contextmanager

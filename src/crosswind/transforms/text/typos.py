@@ -77,11 +77,9 @@ def _changed(word: str, kind: str, draws: Draws) -> list[str]:
     """The words that one becomes; `join` is done where its neighbour is known."""
     position = draws.below(len(word))
     if kind in ("split", "repeat"):
-        return (
-            [word, word]
-            if kind == "repeat"
-            else [word[: max(position, 1)], word[max(position, 1) :]]
-        )
+        if kind == "repeat":
+            return [word, word]
+        return [word[: max(position, 1)], word[max(position, 1) :]]
     if kind == "swap":
         position = min(position, len(word) - 2)
         return [word[:position] + word[position + 1] + word[position] + word[position + 2 :]]
@@ -92,9 +90,6 @@ def _changed(word: str, kind: str, draws: Draws) -> list[str]:
         return [word[:position] + beside[draws.below(len(beside))] + word[position + 1 :]]
     if kind == "vowels":
         return [word[0] + word[1:].translate(_VOWELS)]
-    changed = {
-        "digits": word.translate(_DIGITS),
-        "cut": word[: (len(word) + 1) // 2],
-        "capitals": word.upper(),
-    }
+    cut = word[: (len(word) + 1) // 2]
+    changed = {"digits": word.translate(_DIGITS), "cut": cut, "capitals": word.upper()}
     return [changed.get(kind, word)]
