@@ -58,6 +58,7 @@ from crosswind.reports.runs.tables import (
 )
 from crosswind.reports.scores import figures as draw
 from crosswind.reports.scores.families import (
+    Families,
     agreement_table,
     change_table,
     families,
@@ -508,8 +509,8 @@ def _ranks(study: StudyRecord) -> Section:
 def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for family_view in families(study.places, study.resolved):
-        if len(set(family_view.family.values())) == len(family_view.family):
-            continue  # families of one method each tell what its row tells
+        if not _has_kin(family_view):
+            continue
         other_tables = [rank_by_seed_table(family_view), agreement_table(family_view)]
         group = Group(
             _place_heading(study, family_view.place),
@@ -531,6 +532,14 @@ def _families(study: StudyRecord) -> Section:
         " them; data sets averaged."
     ]
     return Section("Families", intro, groups)
+
+
+def _has_kin(family_view: Families) -> bool:
+    """Whether a family beside the baseline's has several rows: of one each it tells nothing that
+    the row does not."""
+    baseline = family_view.family.get(family_view.baseline)
+    others = [family for family in family_view.family.values() if family != baseline]
+    return len(set(others)) < len(others)
 
 
 def _rules(study: StudyRecord) -> Section:

@@ -76,7 +76,7 @@ def mistakes(study: StudyRecord) -> Section:
     if study.behind.answers:
         rule = study.behind.answers[0].place.rule
         seeds = max(answers.seeds for answers in study.behind.answers)
-        chosen = f", selection {rule}, the first {seeds} seeds"
+        chosen = f", of the step chosen by {rule}, over the first {seeds} seeds"
     intro = [
         f"Answers on the test rows{chosen}. Below the figures of a shift stand rows of its worst"
         " groups: those that were wrong in most seeds, each with the most frequent wrong answer."

@@ -476,7 +476,7 @@ def rank_dots(ranked: Ranking) -> Figure:
     view = {"width": 460, "height": {"step": 28}, "layer": layers}
     return Figure(
         f"ranks-{ranked.set}-{ranked.rule}",
-        f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}",
+        f"Ranks by {HEADLINE.words} on {ranked.set}, step chosen by {ranked.rule}",
         caption,
         f"Mean ranks over {ranks.blocks} blocks: {mean_ranks}.",
         chart(view, {"spread": spread, "means": means}),

@@ -625,5 +625,8 @@ def rank_table(ranked: Ranking) -> ReportTable:
         for text in texts
     ]
     return ReportTable.of(
-        "ranks", f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}", rows, notes
+        "ranks",
+        f"Ranks by {HEADLINE.words} on {ranked.set}, step chosen by {ranked.rule}",
+        rows,
+        notes,
     )

@@ -178,6 +178,7 @@
   window.addEventListener("hashchange", unfold);
   const folded = [];
   window.addEventListener("beforeprint", () => {
+    for (const image of document.images) image.loading = "eager";
     for (const one of document.querySelectorAll("details.group:not([open])")) {
       folded.push(one);
       one.open = true;
