@@ -192,7 +192,7 @@ _TAGS = """html head meta title link style body a header p h1 h2 h3 h4 h5 nav ul
 summary span figure figcaption button table caption thead tbody tr th td pre footer script b code
 svg line rect circle"""
 _ATTRIBUTES = """lang charset name content http-equiv rel href class id tabindex role aria-label aria-labelledby aria-level
-aria-live aria-describedby aria-hidden focusable scope data-figure data-table data-save data-copy
+aria-live aria-describedby aria-hidden focusable scope data-figure data-shifts data-table data-save data-copy
 type open width height x x1 x2 y y1 y2 cx cy r style"""
 TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
 VOID = frozenset(("meta", "link"))

@@ -73,6 +73,14 @@ def test_the_question_says_what_training_was_like() -> None:
     )
 
 
+def test_a_combination_alone_is_said_by_its_parts() -> None:
+    accuracy = {key: value for key, value in ACCURACY.items() if key[0] in ("none", "SC+UDS")}
+    assert found(accuracy).answer.question == (
+        "How much accuracy does plain training (erm) lose when, in training, ruler gives the label"
+        " (kind) away (SC) and skin dark or light is never seen (UDS), all at once (SC+UDS)?"
+    )
+
+
 def test_the_answer_names_the_largest_cost_and_gain_with_the_intervals_of_their_verdicts() -> None:
     findings = found()
     hurts, helps = findings.answer.sentences
@@ -108,7 +116,7 @@ def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
 def test_a_network_that_guesses_is_the_whole_answer() -> None:
     findings = found(dict.fromkeys(ACCURACY, 0.5))
     (said,) = findings.answer.sentences
-    assert said.startswith("Nothing can be told: erm learns nothing")
+    assert said.startswith("No answer yet: erm learns nothing")
     assert said.count("erm learns nothing") == findings.to_text().count("erm learns nothing") == 1
 
 
@@ -167,6 +175,24 @@ def test_intervals_beyond_what_is_possible_end_at_the_edge() -> None:
         end for row in picture.rows for cell in row.strips if cell for end in (cell.low, cell.high)
     ]
     assert min(ends) == 0 and max(ends) == 100  # type: ignore[type-var]
+
+
+def test_of_several_settings_the_answer_names_the_one_that_it_is_about() -> None:
+    rows = [
+        {**row, "data": data}
+        for data, accuracy in (
+            ("moles", ACCURACY),
+            ("birds", {key: 0.9 - (0.9 - value) / 2 for key, value in ACCURACY.items()}),
+        )
+        for row in scored_rows(accuracy)
+    ]
+    about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS}
+    about["sets"] = {"test": {"law": "uniform"}}
+    findings = find(arrange(rows).shown(["last"]), about, [], [])
+    assert findings is not None and findings.answer.place.data == "moles"
+    assert findings.answer.sentences[0].startswith(
+        "moles (one of 2 settings, all stand below): All 3 shifts cost accuracy."
+    )
 
 
 def test_text_json_and_notebook_hold_the_answer() -> None:

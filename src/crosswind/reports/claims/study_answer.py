@@ -18,6 +18,7 @@ from crosswind.reports.claims.shift_words import is_combination, shift_clause
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
 from crosswind.reports.scores.notes import MARK
 from crosswind.reports.scores.results import Place, PlaceResults
+from crosswind.training.selection import ORACLES
 
 CLAUSES = 4
 """Shifts that the question puts into words; of more it names as many and counts the others."""
@@ -84,7 +85,7 @@ def answer_of(
     told = [finding for finding in findings if finding.told]
     main = max(told or findings, key=_size)
     here = next(places for places in rule_results if places.place == main.place)
-    study = _AskedStudy(here, findings, resolved, runs, len(rule_results))
+    study = _AskedStudy(here, findings, resolved, runs)
     next_step, command = study.next_step()
     return StudyAnswer(
         study.question(),
@@ -110,14 +111,13 @@ class _AskedStudy:
         findings: Sequence[Finding],
         resolved: Mapping[str, Any],
         runs: Sequence[Mapping[str, Any]],
-        n_places: int,
     ) -> None:
         self.at_place = at_place
         self.all_findings = findings
         self.findings = [finding for finding in findings if finding.place == at_place.place]
         self.resolved = resolved
         self.runs = runs
-        self.n_places = n_places
+        self.settings = list(dict.fromkeys(finding.place for finding in findings))
         self.costs = self._of(COST, HEADLINE.name)
         self.worst_costs = {finding.shift: finding for finding in self._of(COST, WORST)}
         self.effects = self._of(EFFECT_OF, HEADLINE.name)
@@ -165,26 +165,43 @@ class _AskedStudy:
             rest = f" and {len(shifts) - CLAUSES} more" if len(shifts) > CLAUSES else ""
             return f" when training rows are drawn unlike test rows ({named}{rest})"
         alone = [pair for pair in clauses if not is_combination(pair[0], self.resolved)]
+        if not alone and len(clauses) == 1:
+            return f" when, in training, {self._together(shifts[0])}"
         words = [f"{clause} ({shift})" if clause else shift for shift, clause in alone or clauses]
         if alone and len(alone) < len(clauses):
             words.append("several of these come together")
         return f" when, in training, {_listed(words, 'or')}"
 
+    def _together(self, shift: str) -> str:
+        """What the parts of a combination do, where the study has no shift of one part alone."""
+        data = self.at_place.place.data
+        words: list[str] = []
+        for part in self.resolved["shifts"][shift]:
+            clause = shift_clause(part, self.resolved, data)
+            words.append(f"{clause} ({part})" if clause else str(part))
+        return f"{_listed(words, 'and')}, all at once ({shift})"
+
     # -- the answer ------------------------------------------------------------------------------
 
     def sentences(self) -> list[str]:
         """What hurts and what helps, a sentence each."""
+        where = ""
+        if len(self.settings) > 1:
+            where = f"{self._where()} (one of {len(self.settings)} settings, all stand below): "
         if self.idle:
-            return [f"Nothing can be told: {self.idle}"]
-        where = f"{self._where()}: " if self.n_places > 1 else ""
+            return [f"No answer yet: {where}{self.idle}"]
         said = [sentence for sentence in (self._what_hurts(), self._what_helps()) if sentence]
         return [f"{where}{said[0]}", *said[1:]] if said else []
 
     def _where(self) -> str:
-        """The place, where a study has several."""
-        setting = self.at_place.place
-        names = [setting.data, setting.size and f"size {setting.size}", setting.model, setting.set]
-        return ", ".join(filter(None, names))
+        """What tells the place from the others of a study."""
+        setting = self.at_place.place._asdict()
+        varying = [
+            name
+            for name in ("data", "size", "model", "set")
+            if len({getattr(place, name) for place in self.settings}) > 1
+        ]
+        return ", ".join(str(setting[name]) for name in varying)
 
     def _what_hurts(self) -> str:
         """The shift that costs most, how many cost anything; or that none is told to."""
@@ -308,10 +325,16 @@ class _AskedStudy:
         told = sum(finding.told for finding in self.all_findings)
         corrected = first.multiplicity in ADJUST
         by = f" after {ADJUST[first.multiplicity][0]}'s correction" if corrected else ""
+        oracle = ""
+        if self.at_place.place.rule in ORACLES:
+            oracle = (
+                " Steps were chosen on labelled rows like those of the test (ORACLE), which nobody"
+                " has in practice."
+            )
         return (
             f"How sure: {seeds} behind each number; {told} of {len(self.all_findings)} comparisons"
             f" are told apart from chance (p < 0.05{by}); brackets hold {percent(first.level)}"
-            " intervals."
+            f" intervals.{oracle}"
         )
 
     def next_step(self) -> tuple[str, str]:
