@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from crosswind.cli.main import _status
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.scores.families import families
 from crosswind.studies.plan import Plan, make_plan
@@ -232,3 +233,49 @@ def test_every_study_of_jeon_et_al_matches_classes_and_values_alike(paper: Plan)
         angles if name == "smallnorb" else matched(sizes, name) for name in names
     ]
     assert matched(paper, "celeba") == {"male": ["yes"], "female": ["no"]}
+
+
+def test_attributes_that_corruptions_make_have_the_sizes_of_celeba() -> None:
+    people = "data.celeba.options={grid: {Male: [male, female]}, copies: 300}"
+    plan = make_plan(
+        load_study("jeon2025/corruption-attributes", None, ["data.celeba.source=factors", people])
+    )
+    assert [draw.shift for draw in plan.draws] == SHIFTS[1:]
+    assert [draw.train_rows for draw in plan.draws] == TABLE_6["celeba"][1:]
+    assert {draw.test_rows for draw in plan.draws} == {TEST["celeba"]}
+    assert all("elastic=off" in cell for cell in plan.draws[-1].cells)
+    networks = {run.labels["model"] for run in plan.runs}
+    methods = {run.labels["method"] for run in plan.runs}
+    assert len(networks) + len(methods) - 1 == ROWS
+    assert len(plan.runs) == 7 * ROWS * 3 * 3  # shifts, rows, learning rates, seeds
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        ("controlled", "pretrained"),
+        ("corruption-attributes", "pretrained"),
+        ("real-world", "pretrained"),
+    ],
+)
+def test_pretrained_studies_are_those_from_scratch_without_the_perceptron(
+    name: str, scale: str
+) -> None:
+    scratch = load_study(f"jeon2025/{name}", "paper" if name == "controlled" else None)
+    pretrained = load_study(f"jeon2025/{name}", scale)
+    assert set(scratch.models) - set(pretrained.models) == {"mlp"}
+    assert all(settings == {"weights": "IMAGENET1K_V1"} for settings in pretrained.models.values())
+    for field in ("data", "shifts", "sizes", "sets", "methods", "training", "seeds"):
+        assert getattr(pretrained, field) == getattr(scratch, field), field
+
+
+# Each trains the methods of the paper for a few steps, on digits in the place of what is not here.
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "runs"), [("corruption-attributes", 40), ("real-world", 54)])
+def test_the_tiny_scale_runs_on_a_bare_machine(
+    name: str, runs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    command = ["run", f"jeon2025/{name}", "--scale", "tiny", "--workers", "2", "--out", out]
+    assert _status(command) == 0
+    assert f"{runs} of {runs} runs done, 0 running, 0 failed" in capsys.readouterr().err

@@ -240,3 +240,39 @@ def test_each_writes_an_entry_for_every_combination() -> None:
 def test_an_each_that_is_none_is_refused(field: str, entry: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=re.escape(sentence)):
         study_from({**SPREAD, field: {"x": entry}})
+
+
+BASE: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"]}},
+    "shifts": {"none": []},
+}
+
+
+def test_a_scale_may_lie_over_another_one() -> None:
+    scales = {
+        "paper": {"seeds": 5, "training": {"steps": 1000, "lr": 0.01}},
+        "weights": {"over": "paper", "training": {"lr": 0.001}, "name": "from-weights"},
+        "again": {"over": "weights", "seeds": 2},
+    }
+    study = {**BASE, "scales": scales}
+    chosen = study_from(study, scale="again")
+    assert (chosen.name, chosen.seeds) == ("from-weights", 2)
+    assert chosen.training["steps"] == 1000 and chosen.training["lr"] == 0.001
+    assert study_from(study).seeds == study_from(BASE).seeds
+
+
+@pytest.mark.parametrize(
+    ("scales", "sentence"),
+    [
+        ({"a": {"over": "b"}, "b": {"over": "a"}}, "scales.a.over|scales.b.over"),
+        ({"a": {"over": "a"}}, "scales.a.over: goes in a circle: a -> a"),
+        (
+            {"a": {"over": "c"}, "b": {}},
+            r"scales.a.over: names no scale of this study: 'c' \(valid: b\)",
+        ),
+        ({"a": {"over": "b"}, "b": {"sedes": 2}}, "scales.[ab].sedes"),
+    ],
+)
+def test_a_scale_over_what_is_none_is_refused(scales: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        study_from({**BASE, "scales": scales})

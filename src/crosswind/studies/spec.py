@@ -414,7 +414,9 @@ class Study(_Strict):
         " may name its own",
     )
     scales: dict[Name, dict[str, Any]] = _is(
-        {}, "overlays chosen by --scale, such as tiny, small, paper; null takes a key out"
+        {},
+        "overlays chosen by --scale, such as tiny, small, paper; null takes a key out, and `over`"
+        " names another that is laid before",
     )
 
     @field_validator("seeds", "split_seeds")
@@ -481,19 +483,39 @@ def study_from(
         scale_overlays = overlays if isinstance(overlays, Mapping) else {}
         if scale not in scale_overlays:
             raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", scale_overlays)
-        if not isinstance(scale_overlays[scale], Mapping):
-            raise InputError(
-                f"{where}: scales.{scale}",
-                "must be a mapping of the fields that this scale changes",
-            )
-        merged = merge(merged, scale_overlays[scale])
+        merged = _with_scale(merged, scale_overlays, scale, where)
     merged = {"name": name, **apply_settings(merged, settings)}
     study = _validated(merged, where)
-    for scale_name, overlay in study.scales.items():
+    for scale_name in study.scales:
         # A slip in an overlay should not wait for the day when it is used. It lies on the file, not
         # on the scale chosen today: two that leave different shifts out would leave none.
-        _validated(merge({"name": name, **values}, overlay), where, f"scales.{scale_name}.")
+        laid_over = _with_scale({"name": name, **values}, study.scales, scale_name, where)
+        _validated(laid_over, where, f"scales.{scale_name}.")
     return study
+
+
+def _with_scale(
+    values: Mapping[str, Any], overlays: Mapping[str, Any], scale: str, where: str
+) -> dict[str, Any]:
+    """A study's fields with a scale laid over them, and before it the one that its `over` names."""
+    laid: list[str] = []
+    while scale:
+        field = f"{where}: scales.{scale}"
+        overlay = overlays.get(scale)
+        if not isinstance(overlay, Mapping):
+            raise InputError(field, "must be a mapping of the fields that this scale changes")
+        laid.append(scale)
+        scale = overlay.get("over", "")
+        others = [name for name in overlays if name not in laid]
+        if scale in laid:
+            circle = " -> ".join([*laid, scale])
+            raise InputError(f"{field}.over", f"goes in a circle: {circle}", others)
+        if scale and scale not in overlays:
+            raise InputError(f"{field}.over", f"names no scale of this study: {scale!r}", others)
+    merged = dict(values)
+    for name in reversed(laid):
+        merged = merge(merged, {key: of for key, of in overlays[name].items() if key != "over"})
+    return merged
 
 
 def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study:
