@@ -81,9 +81,9 @@ from crosswind.reports.tables import (
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MAX_PLACES = 12
+MAX_PLACES = 6
 """Settings that have a picture of their own."""
-LEAST_ROWS = 40
+LEAST_ROWS = 24
 """Rows of the picture of a setting, of however many."""
 _OPEN_SENTENCES = 12
 _VALUES_SHOWN = 24

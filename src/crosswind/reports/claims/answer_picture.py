@@ -23,8 +23,10 @@ ROWS = 14
 """Rows of the picture at the head of a page."""
 METHODS_A_SHIFT = 4
 """Methods under one shift in that picture, those with the largest gain."""
-ALL_ROWS = 200
+ALL_ROWS = 120
 """Rows of the picture of a setting below it."""
+GROUP_ROWS = 60
+"""Rows of the picture of what stands under one heading, the largest differences."""
 _METRICS = ((HEADLINE.name, "Accuracy"), ("worst_group", "Worst group"))
 MINUS = "\N{MINUS SIGN}"
 _STEPS = (1, 2, 5, 10, 20, 50)
@@ -132,7 +134,7 @@ def picture_of_findings(
         name = shift if kind == COST else f"{method} under {shift}"
         place_words = where(next(iter(of_row.values())))
         listed.append(_ListedRow(f"{place_words}{name}", "", of_row, {}))
-    shown = listed[:ALL_ROWS]
+    shown = listed[:GROUP_ROWS]
     return _drawn(findings, shown, {}, margin=margin, n_rows=len(listed))
 
 

@@ -161,7 +161,7 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
         data.append(row | {"a": _six(verdict.value), "b": _six(verdict.base), "x": verdict.told})
     level, framed = star_words(verdicts, reference)
     tooltip = (
-        ("p", f"change against {reference}, points"),
+        ("t", f"change against {reference}, points"),
         ("i", f"{level} interval, points"),
         ("n", "runs"),
         ("a", HEADLINE.words, ".3f"),
@@ -256,7 +256,6 @@ def _cell(
         "s": shift,
         "d": _six(summary.mean),
         "i": _points_interval(summary) if sign else _interval(summary),
-        "p": f"{100 * summary.mean:+.1f}",
         "n": summary.n,
         "t": words,
     }
