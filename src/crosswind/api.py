@@ -82,14 +82,10 @@ def init(
     """
     from crosswind.proposals.ready import proposed
 
+    text_columns = [text] if isinstance(text, str) else text
+    out_path = None if out is None else Path(out)
     return proposed(
-        table,
-        None if out is None else Path(out),
-        None if images is None else str(images),
-        label,
-        size,
-        [text] if isinstance(text, str) else text,
-        header,
+        table, out_path, None if images is None else str(images), label, size, text_columns, header
     )
 
 
@@ -119,8 +115,9 @@ def prepare(
     from crosswind.data import prepared
     from crosswind.data.prepared.paths import prepared_source
 
+    prepared_from = prepared_source(source, options, "source")
     done = prepared.prepare(
-        prepared_source(source, options, "source"),
+        prepared_from,
         originals=None if originals is None else str(originals),
         store=store,
         accept_totals=accept_totals,
@@ -164,15 +161,19 @@ def split(
         "dataset",
         "cw.with_same and cw.with_distinct say so in Python",
     )
+    observed_shift = parse_shift(shift).observed(dataset, label)
+    set_plans = dict(sets) if sets is not None else default_sets()
+    group_names = None if groups is None else tuple(groups)
+    environment_names = None if environments is None else tuple(environments)
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
-        shift=parse_shift(shift).observed(dataset, label),
+        shift=observed_shift,
         draw=parse_draw(draw, "draw"),
         roles=Roles(test=test, validation=validation, official=None),
-        sets=dict(sets) if sets is not None else default_sets(),
-        groups=None if groups is None else tuple(groups),
-        environments=None if environments is None else tuple(environments),
+        sets=set_plans,
+        groups=group_names,
+        environments=environment_names,
         label_noise=parse_noise(label_noise) if label_noise else None,
         dataset_size=None,
         sampler=parse_sampler(sampler),
@@ -274,12 +275,14 @@ def train(
     with bounded(size):
         trajectory = fit(built, split, datasets, spec, settings, seed=seed)
     method_knobs = dict(knobs or {})
+    settings_of_run = {entry.name: getattr(trajectory, entry.name) for entry in fields(trajectory)}
+    input_spec = datasets[split.train.source].check_inputs()
     return TrainedModel(
-        **{entry.name: getattr(trajectory, entry.name) for entry in fields(trajectory)},
+        **settings_of_run,
         method=method,
         method_knobs=method_knobs,
         model=spec,
-        input=datasets[split.train.source].check_inputs(),
+        input=input_spec,
         class_names=split.class_names,
         split=split,
     )
@@ -564,6 +567,8 @@ def estimate(
                 " make a data set of it (cw.from_frame)",
             )
         return ask_frames(model, data, source, label, classes, estimators)
+    text_columns = [text] if isinstance(text, str) else text
+    folder_of_images = None if images is None else str(images)
     return ask(
         str(model) if named else model,
         data,
@@ -571,8 +576,8 @@ def estimate(
         beside=beside,
         beside_classes=beside_classes,
         label=label,
-        images=None if images is None else str(images),
-        text=[text] if isinstance(text, str) else text,
+        images=folder_of_images,
+        text=text_columns,
         classes=classes,
         settings=settings,
         estimators=estimators,

@@ -103,14 +103,16 @@ def audit_command(
         )
     except InputError as error:
         # The fields of the function are the options of the command.
-        raise InputError(f"--{error.field}", error.problem, error.choices) from None
+        field = f"--{error.field}"
+        raise InputError(field, error.problem, error.choices) from None
     if out is not None:
         from crosswind.reports.audits import write_audit
 
         try:
             write_audit(record, out)
         except OSError as error:
-            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+            problem = f"cannot write {out}: {error.strerror or error}"
+            raise DataError(problem) from None
     if as_json:
         print_json(record.to_json())
         return

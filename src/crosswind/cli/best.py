@@ -51,10 +51,10 @@ def best_command(
         fields = frozen_study(entry["given"], study, best, seeds)
     lines = []
     for point in best.values():
+        next_best = f" (the next one {point.second:.1%})" if point.second is not None else ""
         lines.append(
             f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
-            f" {point.runs} runs"
-            + (f" (the next one {point.second:.1%})" if point.second is not None else "")
+            f" {point.runs} runs{next_best}"
         )
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
     head = "".join(f"# {line}\n" for line in lines)

@@ -69,11 +69,12 @@ def installation(root: str | None = None) -> dict[str, Any]:
         for point in importlib.metadata.entry_points(group="crosswind")
     )
     variables = {name: os.environ[name] for name in SHOWN_VARIABLES if name in os.environ}
+    vectors = vector_level() or "unknown"
     return {
         "versions": versions,
         "platform": platform.platform(),
         "processor": processor_name(),
-        "vectors": vector_level() or "unknown",
+        "vectors": vectors,
         "cores": _cores(),
         "memory": _looked_at(_memory),
         "torch": _looked_at(_torch),
@@ -89,12 +90,13 @@ def lines(facts: dict[str, Any]) -> list[str]:
     """The facts of `installation` as text, one line each."""
     versions = dict(facts["versions"])
     memory = facts["memory"]
+    memory_words = f"{memory / 2**30:.1f} GiB" if isinstance(memory, int) else memory
     text = [
         f"crosswind {versions.pop('crosswind')}, Python {versions.pop('python')}",
         "libraries: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"platform: {facts['platform']}",
         f"processor: {facts['processor']}, vectors {facts['vectors']}, {facts['cores']} cores",
-        "memory: " + (f"{memory / 2**30:.1f} GiB" if isinstance(memory, int) else memory),
+        "memory: " + memory_words,
         f"torch: {facts['torch']}",
         f"device of `auto`: {facts['device']}",
     ]
@@ -153,15 +155,16 @@ def _device() -> str:
 
 
 def _missing_extras() -> dict[str, dict[str, Any]]:
-    return {
-        name: {
-            "purpose": extra.purpose,
-            "packages": missing_distributions(name),
-            "command": f"pip install 'crosswind[{name}]'",
-        }
-        for name, extra in EXTRAS.items()
-        if missing_distributions(name)
-    }
+    missing_extras: dict[str, dict[str, Any]] = {}
+    for name, extra in EXTRAS.items():
+        if missing_distributions(name):
+            command = f"pip install 'crosswind[{name}]'"
+            missing_extras[name] = {
+                "purpose": extra.purpose,
+                "packages": missing_distributions(name),
+                "command": command,
+            }
+    return missing_extras
 
 
 def _folders(root: str | None) -> dict[str, str]:

@@ -50,7 +50,5 @@ def export_command(
         if len(names) != 1:
             raise InputError("--study", f"{where} holds {len(names)} studies; name one", names)
         number = export(store, names[0], target, destination)
-    typer.echo(
-        f"{number:,} {'rows' if target in ('csv', 'parquet') else 'runs'} written to {destination}"
-        f" ({target})"
-    )
+    entries_word = "rows" if target in ("csv", "parquet") else "runs"
+    typer.echo(f"{number:,} {entries_word} written to {destination} ({target})")

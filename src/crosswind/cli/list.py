@@ -67,9 +67,8 @@ def list_command(
             state = ""
             if "ready" in row:
                 state = f"{row['ready']:<{ready}}  "
-            typer.echo(
-                f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip()
-            )
+            summary = row.get("summary", row.get("count", ""))
+            typer.echo(f"{row['name']:<{width}}  {state}{summary}".rstrip())
 
 
 def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:

@@ -78,9 +78,8 @@ def check_name(kind: str, name: str) -> None:
     if keyword.iskeyword(module_name(name)):
         raise InputError("NAME", f"{name!r} is a word of Python")
     if name in {component.name for component in listing(KINDS[kind])}:
-        raise InputError(
-            "NAME", f"there is a {kind} {name!r} already: crosswind show {kind} {name}"
-        )
+        problem = f"there is a {kind} {name!r} already: crosswind show {kind} {name}"
+        raise InputError("NAME", problem)
 
 
 def module_name(name: str) -> str:
@@ -135,7 +134,8 @@ def in_package(kind: str, name: str, project: Path) -> Start:
     if name in points:
         raise InputError("NAME", f"{project.name} has an entry point {name!r} already")
     words = _words(kind, name, folder.name)
-    module, test = _module_and_test(kind, words, folder, project.parent / "tests")
+    tests = project.parent / "tests"
+    module, test = _module_and_test(kind, words, folder, tests)
     text = with_entry_point(project.read_text(encoding="utf-8"), name, folder.name)
     if tomllib.loads(text)["project"]["entry-points"]["crosswind"].get(name) is None:
         raise InputError("NAME", f"{project.name} writes its entry points in a way not known here")

@@ -106,7 +106,8 @@ def _draw_sheet(
         )
     check_place(out)
     picture = read_picture(image, size)
-    write_png(contact_sheet(name, picture, apply_settings({}, settings), seed), out)
+    sheet = contact_sheet(name, picture, apply_settings({}, settings), seed)
+    write_png(sheet, out)
     typer.echo(f"The contact sheet is {out}")
 
 
@@ -208,13 +209,18 @@ def _source_card(source_facts: Facts) -> list[str]:
     fetched = bool(card.files) and all(
         file.url and (file.sha256 or file.md5) for file in card.files
     )
+    counts_in_words = ", ".join(
+        f"{part_name} {count:,}" for part_name, count in card.totals.items()
+    )
+    uses = "; ".join(f"{paper}: {where}" for paper, where in card.used.items())
+    inputs_word = "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures"
+    file_words = ", ".join(
+        f"{file.name}{f' ({bytes_text(file.size)})' if file.size else ''}" for file in card.files
+    )
     facts = {
-        "Rows": ", ".join(f"{part_name} {count:,}" for part_name, count in card.totals.items()),
-        "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures": card.shape,
-        "Files": ", ".join(
-            f"{file.name}{f' ({bytes_text(file.size)})' if file.size else ''}"
-            for file in card.files
-        ),
+        "Rows": counts_in_words,
+        inputs_word: card.shape,
+        "Files": file_words,
         "How to get it": (
             card.get
             or (f"crosswind prepare {source_facts.name} fetches the files" if fetched else "")
@@ -226,7 +232,7 @@ def _source_card(source_facts: Facts) -> list[str]:
         ),
         "Licence": card.licence,
         "Citation": card.citation,
-        "Used in": "; ".join(f"{paper}: {where}" for paper, where in card.used.items()),
+        "Used in": uses,
         "Layout of the files": card.layout,
     }
     attributes = [f"  {name}: {_values(values)}" for name, values in card.attributes.items()]
@@ -256,10 +262,8 @@ def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
             tried = [f"search {declared.search.words()}"]
         else:
             tried = []
-        tried += [
-            f"{paper}: {', '.join(map(str, values))}"
-            for paper, values in (declared.grid or {}).items()
-        ]
+        for paper, values in (declared.grid or {}).items():
+            tried.append(f"{paper}: {', '.join(map(str, values))}")
         lines.append(f"  {description['name']}: {description['type']}{domain}, {default}{source}")
         lines += [f"      {text}" for text in (description["doc"], "; ".join(tried)) if text]
     return lines

@@ -70,10 +70,12 @@ def submit_command(
     planned = plan_of(study, scale, settings or ())
     out = Path(out_word).absolute()
     words = {"--store": store_url, "--scale": scale}
+    program = str(Path(sys.executable).with_name("crosswind"))
+    study_word = str(Path(study).absolute()) if Path(study).is_file() else study
     run = [
-        str(Path(sys.executable).with_name("crosswind")),
+        program,
         "run",
-        str(Path(study).absolute()) if Path(study).is_file() else study,
+        study_word,
         *("--out", str(out)),
         *(word for name, value in words.items() if value for word in (name, value)),
         *_workers(cpus, gpus),
@@ -81,8 +83,9 @@ def submit_command(
     ]
     gres = f"gpu:{gpus}" if gpus else None
     mem = None if memory is None else _mebibytes(memory)
+    job_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", planned.study.name)
     head = {
-        "job-name": f"crosswind-{re.sub(r'[^A-Za-z0-9_.-]+', '-', planned.study.name)}",
+        "job-name": f"crosswind-{job_name}",
         "array": f"1-{tasks}",
         "ntasks": 1,
         "cpus-per-task": cpus,

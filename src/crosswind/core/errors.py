@@ -89,7 +89,9 @@ class InternalError(CrosswindError):
     """
 
     def __init__(self, fault: str) -> None:
-        fault = one_line(fault.removesuffix(REPORT_REMEDY), 1000 - len(REPORT_REMEDY))
+        text = fault.removesuffix(REPORT_REMEDY)
+        limit = 1000 - len(REPORT_REMEDY)
+        fault = one_line(text, limit)
         super().__init__(fault + REPORT_REMEDY)
 
 
@@ -127,7 +129,9 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice most like `word`, or None when nothing is alike (difflib ratio under 0.6)."""
     by_folded = {choice.casefold(): choice for choice in choices}
     matches = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)
-    return by_folded[matches[0]] if matches else None
+    if matches:
+        return by_folded[matches[0]]
+    return None
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -107,10 +107,13 @@ class Picture:
         times = max(1, -(-least // max(height, width)))
         large = images.repeat(times, axis=2).repeat(times, axis=3)
         framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
-        tiled = framed.transpose(0, 2, 1, 3, 4).reshape(
-            down * framed.shape[2], across * framed.shape[3], channels
-        )[:-2, :-2]
-        picture = cls.of(np.ascontiguousarray(tiled if channels == 3 else tiled[..., 0]), caption)
+        height_of_all = down * framed.shape[2]
+        width_of_all = across * framed.shape[3]
+        in_order = framed.transpose(0, 2, 1, 3, 4)
+        tiled = in_order.reshape(height_of_all, width_of_all, channels)[:-2, :-2]
+        if channels != 3:
+            tiled = tiled[..., 0]
+        picture = cls.of(np.ascontiguousarray(tiled), caption)
         return replace(picture, columns=tuple(columns), rows=tuple(rows))
 
 
@@ -174,7 +177,8 @@ def _plain(exhibit: Exhibit) -> dict[str, Any]:
             "rows": rows,
             "caption": exhibit.caption,
         }
-    named = {"columns": list(exhibit.columns), "rows": list(exhibit.rows)}
+    columns = list(exhibit.columns)
+    named = {"columns": columns, "rows": list(exhibit.rows)}
     png = base64.b64encode(exhibit.png).decode("ascii")
     return {"kind": "picture", "png": png, "caption": exhibit.caption, **named}
 
@@ -183,9 +187,8 @@ def _read(plain: Mapping[str, Any]) -> Exhibit:
     caption = str(plain["caption"])
     if plain["kind"] == "bars":
         unit = str(plain["unit"])
-        return Bars(
-            {str(name): float(value) for name, value in plain["values"].items()}, unit, caption
-        )
+        values = {str(name): float(value) for name, value in plain["values"].items()}
+        return Bars(values, unit, caption)
     if plain["kind"] == "grid":
         rows = []
         for row in plain["rows"]:

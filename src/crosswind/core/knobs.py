@@ -284,6 +284,8 @@ class Needs:
         """What is needed, a phrase each; empty where nothing is."""
         even = self.sampler == "per-environment"
         balanced = self.sampler == "balanced"
+        base_method = self.base.method if self.base else ""
+        channel_words = " or ".join(str(number) for number in self.channels)
         phrases = (
             ("two groups" + ", in equal shares" * balanced, self.groups),
             ("two environments" + ", in equal shares" * even, self.environments),
@@ -291,13 +293,13 @@ class Needs:
             ("groups in equal shares", balanced and not self.groups),
             ("rows in pairs of two environments", self.pairs),
             (f"stages {', '.join(self.taps)}", self.taps),
-            (f"a run of {self.base.method if self.base else ''} before it", self.base),
+            (f"a run of {base_method} before it", self.base),
             (f"more steps than {' and '.join(self.switches)}", self.switches),
             ("unlabelled test rows", self.adapts),
             ("linear layers beside the head", self.linear),
             (f"{self.norm} norm", self.norm),
             ("a convolutional model", self.maps),
-            (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
+            (f"{channel_words} channels", self.channels),
             (f"batches of at least {self.rows} rows", self.rows),
         )
         return [phrase for phrase, is_needed in phrases if is_needed]
@@ -487,7 +489,10 @@ def _converted(value: Any, kinds: Sequence[str]) -> Any:
 def _kind_of(value: Any) -> str:
     """The name of the plain kind of a value; empty where it has none."""
     kinds = (bool, int, float, str)
-    return next((kind.__name__ for kind in kinds if isinstance(value, kind)), "")
+    for kind in kinds:
+        if isinstance(value, kind):
+            return kind.__name__
+    return ""
 
 
 def _is_inside(number: float, domain: str) -> bool:

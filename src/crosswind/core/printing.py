@@ -25,7 +25,8 @@ LOCALE_REMEDY = "set PYTHONUTF8=1, or a locale of UTF-8 such as LC_ALL=C.UTF-8"
 def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    unencodable = escaped_bytes(error.object[error.start : error.end])
+    text = error.object[error.start : error.end]
+    unencodable = escaped_bytes(text)
     return unencodable.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
@@ -57,7 +58,9 @@ def duration(seconds: float) -> str:
     hours, minutes_left = divmod(minutes, 60)
     if hours >= 48:
         return f"{seconds / 86400:.1f} days"
-    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes_left:02d} min"
+    return f"{minutes} min {rest:02d} s"
 
 
 def json_text(value: Any, stream: TextIO, indent: int | None = 2) -> str:

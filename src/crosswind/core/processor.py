@@ -48,7 +48,9 @@ def slow_bfloat16() -> str:
 @cache
 def _instructions() -> bool | None:
     if sys.platform == "darwin":
-        return _told_by_darwin() if platform.machine() == "arm64" else False
+        if platform.machine() == "arm64":
+            return _told_by_darwin()
+        return False
     return told_by_linux(_cpuinfo(), platform.machine())
 
 
@@ -71,7 +73,10 @@ def vector_level(text: str | None = None, machine: str = "") -> str | None:
     if flags is None:
         return None
     levels = _VECTORS.get(machine, {})
-    return next((level for flag, level in levels.items() if flag in flags.split()), None)
+    for flag, level in levels.items():
+        if flag in flags.split():
+            return level
+    return None
 
 
 def processor_name(text: str | None = None) -> str:
@@ -101,4 +106,6 @@ def _told_by_darwin() -> bool | None:
     status = ctypes.CDLL(None).sysctlbyname(
         b"hw.optional.arm.FEAT_BF16", ctypes.byref(value), ctypes.byref(size), None, 0
     )
-    return value.value == 1 if status == 0 else None
+    if status == 0:
+        return value.value == 1
+    return None

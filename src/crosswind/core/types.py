@@ -93,11 +93,9 @@ class InputSpec:
     def __str__(self) -> str:
         """Such as `images of 32 x 32 x 3` or `features of 64 numbers`."""
         size = " x ".join(str(side) for side in self.shape)
-        words = {
-            "image": f"images of {size}",
-            "tokens": f"texts of {size} tokens",
-            "features": f"features of {size} numbers",
-        }
+        tokens = f"texts of {size} tokens"
+        features = f"features of {size} numbers"
+        words = {"image": f"images of {size}", "tokens": tokens, "features": features}
         return words.get(
             self.kind, "texts" if self.kind == "text" else f"images of {size} with texts"
         )

@@ -255,9 +255,9 @@ class DerivedAttribute:
             if strange := [value for value in by_name if value not in names]:
                 raise unknown(f"{self.name}.settings", "value", strange[0], names)
             if missing := [value for value in names if value not in by_name]:
+                field = f"{self.name}.settings"
                 raise InputError(
-                    f"{self.name}.settings",
-                    f"value {missing[0]!r} has no settings (null leaves the image untouched)",
+                    field, f"value {missing[0]!r} has no settings (null leaves the image untouched)"
                 )
             settings = [by_name[value] for value in names]
         if (
@@ -288,10 +288,10 @@ class DerivedAttribute:
             else:
                 entry_path = f"{path}.{position}"
             if not isinstance(entry, Mapping):
-                raise InputError(
-                    entry_path,
-                    f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}",
+                problem = (
+                    f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}"
                 )
+                raise InputError(entry_path, problem)
             settings_found += self._each(entry, entry_path)
         if not settings_found or any(
             single in settings_found[:position] for position, single in enumerate(settings_found)
@@ -375,9 +375,8 @@ class DerivedAttribute:
     def keep(self, codes: Sequence[int]) -> DerivedAttribute:
         """The derived attribute with only some of its values, in the order of `codes`."""
         settings = tuple(self.settings[code] for code in codes)
-        return dataclasses.replace(
-            self, values=tuple(self.values[code] for code in codes), settings=settings
-        )
+        values = tuple(self.values[code] for code in codes)
+        return dataclasses.replace(self, values=values, settings=settings)
 
     def describe(self) -> dict[str, Any]:
         """The derived attribute as plain values for JSON."""

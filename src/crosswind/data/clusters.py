@@ -96,9 +96,8 @@ class Clustering:
                 return self._clustered(points, fitted, "")
             for value in np.unique(within).tolist():
                 rows = np.flatnonzero(within == value)
-                codes[rows] = self._clustered(
-                    points[rows], fitted[rows], names[value] if value < len(names) else str(value)
-                )
+                value_name = names[value] if value < len(names) else str(value)
+                codes[rows] = self._clustered(points[rows], fitted[rows], value_name)
         return codes
 
     def _prepared(self, points: NDArray[Any], fitted: NDArray[np.bool_]) -> NDArray[Any]:
@@ -120,11 +119,8 @@ class Clustering:
             raise InputError(f"{self.field}.components", problem)
         from sklearn.decomposition import PCA
 
-        return (
-            PCA(self.components, random_state=self._state("components"))
-            .fit(points[fitted])
-            .transform(points)
-        )
+        random_state = self._state("components")
+        return PCA(self.components, random_state=random_state).fit(points[fitted]).transform(points)
 
     def _clustered(
         self, points: NDArray[Any], fitted: NDArray[np.bool_], value: str
@@ -138,9 +134,8 @@ class Clustering:
             warnings.simplefilter(
                 "ignore", ConvergenceWarning
             )  # of fewer different rows than clusters, which ends below
-            fit = kind(self.k, n_init=self.starts, random_state=self._state("centres")).fit(
-                points[fitted]
-            )
+            random_state = self._state("centres")
+            fit = kind(self.k, n_init=self.starts, random_state=random_state).fit(points[fitted])
         codes = fit.predict(points)
         counts = np.bincount(codes, minlength=self.k)
         if not counts.all():

@@ -76,11 +76,8 @@ class FileContents:
         self.sizes = sizes
         self.opened = opened
         self.named = named
-        self._stages = [
-            hash64(sizes, seed_of(0, "size of a file")),
-            np.zeros(len(sizes), np.uint64),
-            np.zeros(len(sizes), np.uint64),
-        ]
+        of_sizes = hash64(sizes, seed_of(0, "size of a file"))
+        self._stages = [of_sizes, np.zeros(len(sizes), np.uint64), np.zeros(len(sizes), np.uint64)]
         self._known = np.zeros(len(sizes), dtype=np.int8)
 
     def rows(self, rows: NDArray[np.int64]) -> FileContents:

@@ -85,11 +85,9 @@ def copies(
                 inputs[mine] = change(transforms[number], inputs[mine], keys[mine])
         return inputs
 
-    identity = [
-        dataset.fingerprint,
-        digest_arrays({"rows": rows}),
-        [[[transform, dict(knobs)] for transform, knobs in chain] for chain in changes],
-    ]
+    chains = [[[transform, dict(knobs)] for transform, knobs in chain] for chain in changes]
+    rows_digest = digest_arrays({"rows": rows})
+    identity = [dataset.fingerprint, rows_digest, chains]
     codes = np.repeat(dataset.table.codes[:, base], n_changes, axis=1)
     table = AttributeTable(dataset.table.attributes, codes)
     fingerprint = digest({"copies": identity})

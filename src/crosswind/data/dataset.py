@@ -243,11 +243,11 @@ class AttributedDataset:
             attributes[i] = Attribute(name, tuple(spelling[name]))
         rows = np.flatnonzero((codes >= 0).all(axis=0))
         if not rows.size:
-            raise InputError(
-                field,
+            problem = (
                 f"no row of {self.name} has one of the values of every attribute named in"
-                f" {dict(values)!r}",
+                f" {dict(values)!r}"
             )
+            raise InputError(field, problem)
         read = self.read
         return dataclasses.replace(
             self,

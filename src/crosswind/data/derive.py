@@ -77,13 +77,18 @@ def materialised(dataset: AttributedDataset) -> AttributedDataset:
     code_type = np.result_type(table_codes.dtype, np.min_scalar_type(dataset.n_derived))
     codes = np.concatenate([table_codes[:, base], values[None]]).astype(code_type)
     originals = dataset.ids.astype(np.uint64) if dataset.originals is None else dataset.originals
+    table = AttributeTable(dataset.schema, codes)
+    ids = dataset.row_ids(rows)
+    fingerprint = digest({"of": dataset.fingerprint, "rows": "virtual"})
+    read = None if dataset.read is None else partial(evaluation_inputs, dataset)
+    units = dataset.row_units(rows)
     return dataclasses.replace(
         dataset,
-        table=AttributeTable(dataset.schema, codes),
-        read=None if dataset.read is None else partial(evaluation_inputs, dataset),
-        ids=dataset.row_ids(rows),
-        units=dataset.row_units(rows),
-        fingerprint=digest({"of": dataset.fingerprint, "rows": "virtual"}),
+        table=table,
+        read=read,
+        ids=ids,
+        units=units,
+        fingerprint=fingerprint,
         derived=None,
         originals=originals[base],
         contents=None,
@@ -190,7 +195,8 @@ def render(
         return change(0, int(chosen[0]), x, np.arange(len(codes)))
     # The rows of one value stand together and come back by gathers: to write them where they belong
     # takes many times as long.
-    return in_groups(x, chosen[:, None], change, none=-1)
+    groups = chosen[:, None]
+    return in_groups(x, groups, change, none=-1)
 
 
 def _chosen(

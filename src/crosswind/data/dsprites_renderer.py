@@ -81,11 +81,9 @@ def drawn_covers(
         else:
             patches[rows] = (outside <= 0).astype(np.uint8) * np.uint8(255)
     window = np.arange(side)
-    window_index = (
-        np.arange(n)[:, None, None],
-        top[:, None, None] + window[:, None],
-        left[:, None, None] + window,
-    )
+    lines_of_window = top[:, None, None] + window[:, None]
+    columns_of_window = left[:, None, None] + window
+    window_index = (np.arange(n)[:, None, None], lines_of_window, columns_of_window)
     out[window_index] = patches
     return out
 

@@ -136,9 +136,8 @@ def _look(cell: str, column: Series, folder: Path) -> _Look:
     text = not is_number and cell.lower() not in _NO_VALUE
     again = bool(cell) and bool((column == cell).any())
     values = column.n_unique()
-    file = (is_image and images >= 0.5) or (
-        text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)
-    )
+    is_listed_file = text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)
+    file = (is_image and images >= 0.5) or (is_listed_file)
     name = text and (
         cell.lower() in USUAL_NAMES or numbers >= _MOSTLY or (not is_image and images >= _MOSTLY)
     )
@@ -204,13 +203,12 @@ def _may_be_names(cells: Sequence[str], columns: Sequence[Series]) -> bool:
     if len(set(values)) < len(values):
         return False
     if all(value.is_integer() for value in values):
-        fractions = [
-            _share(column.head(LOOKED_AT).drop_nulls(), r"[.,]\d*[1-9]|[eE]-") for column in columns
-        ]
-        counted = sorted(values) in (
-            [*map(float, range(len(values)))],
-            [*map(float, range(1, len(values) + 1))],
-        )
+        fractions = []
+        for column in columns:
+            fractions.append(_share(column.head(LOOKED_AT).drop_nulls(), r"[.,]\d*[1-9]|[eE]-"))
+        from_zero = [*map(float, range(len(values)))]
+        from_one = [*map(float, range(1, len(values) + 1))]
+        counted = sorted(values) in (from_zero, from_one)
         if counted or all(value in _YEARS for value in values) or min(fractions) >= 0.5:
             return True
     steps = [later - earlier for earlier, later in itertools.pairwise(values)]

@@ -59,9 +59,8 @@ def onto_classes(
     outputs_by_class = outputs_of(class_names)
     if outputs_by_class is None:
         return None
-    logits = np.full(
-        (len(imagenet_outputs), len(outputs_by_class)), np.finfo(np.float32).min, dtype=np.float32
-    )
+    least = np.finfo(np.float32).min
+    logits = np.full((len(imagenet_outputs), len(outputs_by_class)), least, dtype=np.float32)
     for code, output_numbers in enumerate(outputs_by_class):
         if output_numbers:
             logits[:, code] = imagenet_outputs[:, list(output_numbers)].max(axis=1)
@@ -90,9 +89,8 @@ def in_classes(dataset: AttributedDataset, classes: str) -> AttributedDataset:
         return dataset.keep({"class": names})
     column_number = dataset.table.names.index("class")
     codes = dataset.table.codes.astype(np.int64)
-    codes[column_number] = np.array([synsets().index(name) for name in label.values])[
-        codes[column_number]
-    ]
+    synset_numbers = np.array([synsets().index(name) for name in label.values])
+    codes[column_number] = synset_numbers[codes[column_number]]
     attributes = tuple(
         Attribute("class", synsets()) if i == column_number else attribute
         for i, attribute in enumerate(dataset.table.attributes)

@@ -71,13 +71,16 @@ def from_frame(
         used_columns = {label, unit, *(columns or ())}
         numbers, categories = _all_inputs(rows, label, used_columns)
         columns = columns or [str(label)]
+    path_of_images = None if images is None else str(images)
+    bins_by_column = None if bins is None else dict(bins)
+    text_columns = text if isinstance(text, str) else _listed(text)
     table = Table(
         path=name,
-        images=None if images is None else str(images),
-        text=text if isinstance(text, str) else _listed(text),
+        images=path_of_images,
+        text=text_columns,
         numbers=_listed(numbers),
         categories=_listed(categories),
-        bins=None if bins is None else dict(bins),
+        bins=bins_by_column,
         path_column=path_column,
         size=size,
         unit=unit,
@@ -200,15 +203,16 @@ def _held(
         raise DataError(problem)
     plain = of_columns(rows, name, name, None if columns is None else list(columns), unit, taken)
     height, width, channels = pixels.shape[1:]
-    return with_inputs(plain, name, pixels, InputSpec.image(height, width, channels))
+    spec = InputSpec.image(height, width, channels)
+    return with_inputs(plain, name, pixels, spec)
 
 
 def _image(image: Any, image_words: str) -> NDArray[np.uint8]:
     """uint8 [h, w, c] of one image."""
     if type(image).__module__.partition(".")[0] == "PIL":
-        return np.asarray(
-            image.convert("L" if image.mode in ("1", "L") else "RGB"), dtype=np.uint8
-        ).reshape(image.height, image.width, -1)
+        mode = "L" if image.mode in ("1", "L") else "RGB"
+        converted = np.asarray(image.convert(mode), dtype=np.uint8)
+        return converted.reshape(image.height, image.width, -1)
     array = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image)
     if hasattr(image, "detach") and array.ndim == 3:
         array = array.transpose(1, 2, 0)

@@ -135,14 +135,10 @@ class FileFolder:
             return 0
         sample = foreign[:: max(1, len(foreign) // _SAMPLE)]
         most_folders = min(map(len, foreign))
-        return next(
-            (
-                number
-                for number in range(1, most_folders)
-                if all(self._size_of("/".join(path[number:])) is not None for path in sample)
-            ),
-            0,
-        )
+        for number in range(1, most_folders):
+            if all(self._size_of("/".join(path[number:])) is not None for path in sample):
+                return number
+        return 0
 
     def _inside(self, components: Sequence[str]) -> list[str] | None:
         """The components of an absolute path below the folder, None for a path elsewhere."""
@@ -155,10 +151,12 @@ class FileFolder:
     def _tops(self) -> list[list[str]]:
         """The folder's own absolute path in components, with links and without."""
         paths = {os.path.abspath(self.top), os.path.realpath(self.top)}
-        return [
-            [component for component in path.replace("\\", "/").split("/") if component]
-            for path in paths
-        ]
+        tops: list[list[str]] = []
+        for path in paths:
+            tops.append(
+                [component for component in path.replace("\\", "/").split("/") if component]
+            )
+        return tops
 
     def _size_of(self, relative: str) -> int | None:
         """Bytes of a file below the folder; -1 for what is there and no file, None for nothing."""

@@ -56,7 +56,8 @@ def with_distinct(
     """The data set in which the values of some attributes, or of the column of units, differ as
     they are written."""
     _check_names(dataset, attributes, field)
-    return replace(dataset, distinct=(dataset.distinct or frozenset()).union(attributes))
+    distinct = (dataset.distinct or frozenset()).union(attributes)
+    return replace(dataset, distinct=distinct)
 
 
 def with_same(

@@ -72,7 +72,8 @@ def _without_comments(text: bytes) -> bytes:
     mark = _mark_in(first)
     if not names or mark is None:
         return text
-    cells, cell_names = (_unquoted(line).split(mark) for line in (first, names))
+    cells = _unquoted(first).split(mark)
+    cell_names = _unquoted(names).split(mark)
     is_row = any(_is_value(cell.strip()) for cell in cells)
     if len(cells) == len(cell_names) and is_row:
         return names + b"\n" + text

@@ -182,26 +182,17 @@ class Arena:
     def _write(self, rows: NDArray[np.int64], rendered: NDArray[Any]) -> None:
         with self._region.locked():
             rows = rows[: self._room()]
-            runs = [
-                run
-                for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1)
-                if len(run)
-            ]
+            after_gaps = np.flatnonzero(np.diff(rows) != 1) + 1
+            runs = [run for run in np.split(np.arange(len(rows)), after_gaps) if len(run)]
             try:
                 # By calls and not through the mapping: without memory a call fails, and a mapping
                 # kills the process.
                 for run in runs:
-                    _write(
-                        self._region.handle,
-                        rendered[run].reshape(-1).view(np.uint8).data,
-                        self._place(rows[run[0]]),
-                    )
+                    rendered_bytes = rendered[run].reshape(-1).view(np.uint8).data
+                    _write(self._region.handle, rendered_bytes, self._place(rows[run[0]]))
                 for run in runs:
-                    _write(
-                        self._region.handle,
-                        memoryview(bytes([1]) * len(run)),
-                        self._start + int(rows[run[0]]),
-                    )
+                    marks = memoryview(bytes([1]) * len(run))
+                    _write(self._region.handle, marks, self._start + int(rows[run[0]]))
             except OSError:
                 self._failed = True  # rows that are not held are rendered at each reading
 

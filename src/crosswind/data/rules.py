@@ -90,9 +90,8 @@ def _found(kind: str, value: Any, path: str) -> Callable[[str], int]:
         try:
             pattern = re.compile(value if isinstance(value, str) else "(")
         except re.error as error:
-            raise InputError(
-                path, f"must be a regular expression, not {shown(value)} ({error})"
-            ) from None
+            problem = f"must be a regular expression, not {shown(value)} ({error})"
+            raise InputError(path, problem) from None
     else:
         words: Sequence[Any]
         if isinstance(value, str):

@@ -161,9 +161,9 @@ def _camera(orientation: int) -> tuple[Floats, Floats]:
     length = float(np.sqrt(RING**2 + (HEIGHT - TARGET) ** 2))
     ahead = RING / length
     down = (HEIGHT - TARGET) / length
-    axes = np.array(
-        [(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)]
-    )
+    down_axis = (-sin * ahead, cos * ahead, -down)
+    along_axis = (-sin * down, cos * down, ahead)
+    axes = np.array([(cos, sin, 0.0), along_axis, down_axis])
     return np.array([[RING * sin], [-RING * cos], [HEIGHT]]), axes
 
 
@@ -176,11 +176,9 @@ def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Flo
         (np.arange(pixels.start * FINE, pixels.stop * FINE) + 0.5) * step - 1
         for pixels in (columns, rows)
     )
-    rays = (
-        right[:, None, None] * across
-        - up[:, None, None] * down[:, None]
-        + (LENS * forward)[:, None, None]
-    )
+    to_the_right = right[:, None, None] * across
+    upwards = up[:, None, None] * down[:, None]
+    rays = to_the_right - upwards + (LENS * forward)[:, None, None]
     rays = rays.reshape(3, -1)
     return eye, rays / np.sqrt(_dot(rays, rays))
 
@@ -194,18 +192,16 @@ def _window(scale: float, orientation: int, size: int) -> tuple[slice, slice]:
     """The rows and columns of pixels in which the solid and its shadow lie."""
     eye, (right, up, forward) = _camera(orientation)
     reach = REACH * scale
-    corners = np.array(
-        list(itertools.product((-reach, reach), (-reach, reach), (0.0, TALL * scale)))
-    ).T
+    corner_triples = list(itertools.product((-reach, reach), (-reach, reach), (0.0, TALL * scale)))
+    corners = np.array(corner_triples).T
     points = np.hstack([corners, corners - LIGHT / LIGHT[2] * corners[2]]) - eye
     depth = _dot(points, forward) / LENS
     return _pixels(-_dot(points, up) / depth, size), _pixels(_dot(points, right) / depth, size)
 
 
 def _pixels(corners: Floats, size: int) -> slice:
-    first, last = (
-        int(np.floor((corner + 1) / 2 * size)) for corner in (corners.min(), corners.max())
-    )
+    first = int(np.floor((corners.min() + 1) / 2 * size))
+    last = int(np.floor((corners.max() + 1) / 2 * size))
     return slice(max(0, first), min(size, last + 1))
 
 
@@ -300,20 +296,16 @@ def _tube(origin: Floats, rays: Floats, radius: float, low: float, high: float) 
     """The side of a cylinder around the axis between two heights."""
     square = rays[0] * rays[0] + rays[1] * rays[1]
     toward = origin[0] * rays[0] + origin[1] * rays[1]
-    inside = toward * toward - square * (
-        origin[0] * origin[0] + origin[1] * origin[1] - radius * radius
-    )
+    beyond = origin[0] * origin[0] + origin[1] * origin[1] - radius * radius
+    inside = toward * toward - square * beyond
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = (-toward - np.sqrt(np.maximum(inside, 0))) / square
     height = origin[2] + np.where(inside > 0, distance, 0) * rays[2]
     distance = np.where(
         (inside > 0) & (distance > 0) & (height >= low) & (height <= high), distance, np.inf
     )
-    return distance, (origin + np.where(distance < np.inf, distance, 0) * rays) / radius * [
-        [1],
-        [1],
-        [0],
-    ]
+    far = np.where(distance < np.inf, distance, 0)
+    return distance, (origin + far * rays) / radius * [[1], [1], [0]]
 
 
 def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:
@@ -323,7 +315,8 @@ def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:
     reached = np.where(np.isfinite(distance), distance, 0)
     x = origin[0] + reached * rays[0]
     y = origin[1] + reached * rays[1]
-    distance = np.where((reached > 0) & (x * x + y * y <= radius * radius), distance, np.inf)
+    is_on_disk = x * x + y * y <= radius * radius
+    distance = np.where((reached > 0) & is_on_disk, distance, np.inf)
     return distance, np.array([[0.0], [0.0], [1.0]]).repeat(len(distance), axis=1)
 
 

@@ -98,7 +98,9 @@ def _plain(text: str) -> str:
         # between signs.
         style = len(_RUN.findall(folded)) == 1 or not _LETTER.search(folded)
         words = _BETWEEN_WORDS.sub(" ", folded)
-        return _ZEROS.sub("", words) if style else words
+        if style:
+            return _ZEROS.sub("", words)
+        return words
     whole_digits = number[2].lstrip("0") or "0"
     fraction = (number[3] or "").rstrip("0")
     value = f"{whole_digits}.{fraction}" if fraction else whole_digits

@@ -51,10 +51,8 @@ class AgreementOnTheLine(Joint):
 
     def estimate(self, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate]:
         """The accuracy of each model, and the same warning for each."""
-        target_agreement, source_agreement = (
-            probit(agreements(answers))
-            for answers in (targets, [source.answers for source in sources])
-        )
+        target_agreement = probit(agreements(targets))
+        source_agreement = probit(agreements([source.answers for source in sources]))
         pairs = np.triu_indices(len(targets), 1)
         line = fitted_map(source_agreement[pairs], target_agreement[pairs])
         slope, intercept = (
@@ -62,7 +60,8 @@ class AgreementOnTheLine(Joint):
             if line is not None
             else (1.0, float((target_agreement - source_agreement)[pairs].mean()))
         )
-        source_accuracies = probit(np.array([source.accuracy for source in sources]))
+        rates = np.array([source.accuracy for source in sources])
+        source_accuracies = probit(rates)
         accuracies = slope * source_accuracies + intercept
         if self.form == "D":
             means = target_agreement + slope * (

@@ -84,10 +84,9 @@ class Answers:
         near_entropy = self.entropies.get(neighbourhood)
         if near_entropy is None or near_entropy.shape[1] < 2:  # the rows alone
             return None
-        return float(
-            near_entropy[:, 1:].astype(np.float64).mean()
-            - near_entropy[:, 0].astype(np.float64).mean()
-        )
+        near = near_entropy[:, 1:].astype(np.float64).mean()
+        own = near_entropy[:, 0].astype(np.float64).mean()
+        return float(near - own)
 
     def take(self, rows: NDArray[np.int64]) -> Answers:
         """What is said of some rows, repeats allowed; `rows` int64 [m]."""

@@ -182,7 +182,8 @@ def chance_floor(source: Labelled, accuracy: float, subject: str) -> DiagnosisFi
         f"{accuracy_name} of {accuracy:.3f} on the {subject} is no more than {NEAR:g} above the"
         f" {floor:.3f} of guessing the commonest class"
     )
-    return DiagnosisFinding(f"above-chance:{subject}", over, words if over <= NEAR else "")
+    warning = words if over <= NEAR else ""
+    return DiagnosisFinding(f"above-chance:{subject}", over, warning)
 
 
 def constant_answers(source: Labelled, target: Answers) -> DiagnosisFinding:

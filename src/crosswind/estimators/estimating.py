@@ -105,7 +105,8 @@ class PreparedEstimate:
     ) -> Estimate:
         if self.estimator.no_pool_interval:
             return replace(estimate, no_interval=self.estimator.no_pool_interval)
-        return with_pool(estimate, anchor, held_out, n, len(self.source.answers))
+        n_source = len(self.source.answers)
+        return with_pool(estimate, anchor, held_out, n, n_source)
 
     # -- direct estimators
     # ----------------------------------------------------------------------------------------------
@@ -138,11 +139,11 @@ class PreparedEstimate:
         sets, like = self._sets(shifted)
         plain = self._plain_errors if shifted is None else self._shifted_errors
         chosen = zip(sets, plain, like.tolist(), strict=True)
-        return [
-            replace(held_out, like=weight)
-            for labelled, held_out, weight in chosen
-            if family_of(labelled) != without
-        ]
+        errors: list[Held] = []
+        for labelled, held_out, weight in chosen:
+            if family_of(labelled) != without:
+                errors.append(replace(held_out, like=weight))
+        return errors
 
     @cached_property
     def _plain_errors(self) -> list[Held]:
@@ -268,10 +269,8 @@ class PreparedEstimate:
                 measured.rows[in_family],
                 weights[in_family],
             )
-            held_out += [
-                Held(family, _on(line, x), y, n, weight)
-                for x, y, n, weight in zip(*columns, strict=True)
-            ]
+            for x, y, n, weight in zip(*columns, strict=True):
+                held_out.append(Held(family, _on(line, x), y, n, weight))
         return held_out
 
     def pool_error(self, target: Answers | None = None, without: str = "") -> float | None:
@@ -288,7 +287,9 @@ class PreparedEstimate:
             held_out = self._held_out(shifted, without)
         else:
             held_out = self._errors(shifted, without)
-        return None if isinstance(held_out, str) else mean_error(held_out)
+        if isinstance(held_out, str):
+            return None
+        return mean_error(held_out)
 
 
 def family_of(labelled: Labelled) -> str:
@@ -363,11 +364,8 @@ def refusal(
         return f"it needs the extra: pip install 'crosswind[{extra}]'"
     if not len(target):
         return "there are no rows to estimate"
-    sets = (
-        [("source", source.answers)] * access.source
-        + [("set", target)]
-        + [(labelled.name, labelled.answers) for labelled in pool]
-    )
+    pool_sets = [(labelled.name, labelled.answers) for labelled in pool]
+    sets = [("source", source.answers)] * access.source + [("set", target)] + pool_sets
     if access.source and not len(source.answers):
         return "there are no labelled rows of the source"
     for set_name, answers in sets:

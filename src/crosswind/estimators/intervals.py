@@ -137,12 +137,9 @@ def with_pool(
     middle = (ends[0] + ends[1]) / 2
     source = DrawnSource(anchor, n_source, anchor) if n_source else None
     below, above = _chance_of_rows(middle, n, source)
-    return replace(
-        estimate,
-        low=_cut(min(ends[0], middle - below)),
-        high=_cut(max(ends[1], middle + above)),
-        basis="pool",
-    )
+    lowest = _cut(min(ends[0], middle - below))
+    highest = _cut(max(ends[1], middle + above))
+    return replace(estimate, low=lowest, high=highest, basis="pool")
 
 
 def _doubt(estimate: Estimate, held_out: Sequence[Held], nearness: Floats) -> tuple[str, ...]:
@@ -189,9 +186,8 @@ def with_rows(
     if learned < 2:
         moved = 1.0
     else:
-        moved = float(
-            stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1))
-        )
+        half = np.sqrt(variance * learned / (learned - 1))
+        moved = float(stdtrit(learned - 1, (1 + LEVEL) / 2) * half)
     below, above = _chance_of_rows(estimate.accuracy, n, source, moved)
     low = _cut(estimate.accuracy - below)
     high = _cut(estimate.accuracy + above)

@@ -144,9 +144,8 @@ def _fit(source: Labelled, target: Answers) -> FittedShares | None:
     expected = m * profile @ before
     variance = np.maximum(expected + m**2 * profile @ (before**2 / rows_of), 1)
     statistic = float(((counts - expected) ** 2 / variance).sum())
-    far, left = (
-        0.5 * float(np.abs(counts / m - profile @ weights).sum()) for weights in (before, weight)
-    )
+    far = 0.5 * float(np.abs(counts / m - profile @ before).sum())
+    left = 0.5 * float(np.abs(counts / m - profile @ weight).sum())
     if weight.sum() > 0:
         after = weight / weight.sum()
     else:
@@ -224,10 +223,11 @@ def _unexplained(source: Labelled, target: Answers) -> float:
         return 1.0
     rows = (weight / weight.sum() / rows_of)[class_index]
     even = np.full(len(rows), 1 / len(rows))
-    far, left = (
-        _squared_distance(profile.roots, row_weights, roots) for row_weights in (even, rows)
-    )
-    return left / far if far > 0 else 1.0
+    far = _squared_distance(profile.roots, even, roots)
+    left = _squared_distance(profile.roots, rows, roots)
+    if far > 0:
+        return left / far
+    return 1.0
 
 
 def _squared_distance(first_rows: Floats, weights: Floats, second_rows: Floats) -> float:
@@ -246,8 +246,8 @@ def _weights(profile: Floats, rows: Floats, counts: Floats) -> Floats:
     m = counts.sum()
     variance = np.maximum(counts, 1)
     for _ in range(4):
-        weight: Floats = nnls(m * profile / np.sqrt(variance)[:, None], counts / np.sqrt(variance))[
-            0
-        ]
-        variance = np.maximum(m * profile @ weight + m**2 * profile @ (weight**2 / rows), 1)
+        sd = np.sqrt(variance)
+        weight: Floats = nnls(m * profile / sd[:, None], counts / sd)[0]
+        expected = m * profile @ weight
+        variance = np.maximum(expected + m**2 * profile @ (weight**2 / rows), 1)
     return weight

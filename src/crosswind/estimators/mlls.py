@@ -84,7 +84,8 @@ class Mlls(Estimator):
     def estimate(self, fitted: Calibration, target: Answers) -> float:
         """The mean probability of the answers under the target's shares; an answer that names no
         class has none."""
-        _, weights = fitted_target_shares(fitted.probabilities(target), fitted.shares)
+        probabilities = fitted.probabilities(target)
+        _, weights = fitted_target_shares(probabilities, fitted.shares)
         named = target.answer >= 0
         return float(weights[named, target.answer[named]].sum() / len(target))
 

@@ -67,10 +67,6 @@ def transport_costs(answers: Answers, marginal: Floats, temperature: float) -> F
     n = len(answers)
     used = np.flatnonzero(marginal)
     cost = -np.expm1(scaled_log_probabilities(answers, temperature)[:, used]).T
-    plan = ot.emd(
-        marginal[used] / marginal[used].sum() * n,
-        np.ones(n),
-        np.ascontiguousarray(cost),
-        numItermax=100_000_000,
-    )
+    masses = marginal[used] / marginal[used].sum() * n
+    plan = ot.emd(masses, np.ones(n), np.ascontiguousarray(cost), numItermax=100_000_000)
     return np.asarray(np.round((plan * cost).sum(axis=0) / plan.sum(axis=0), DIGITS))

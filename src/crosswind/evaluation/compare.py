@@ -97,7 +97,9 @@ def summary(values: Sequence[float], level: float = 0.95) -> DifferenceSummary:
     if sd < _ROUNDING:
         sd = 0.0
     half = t_quantile(n - 1, level) * sd / math.sqrt(n)
-    return DifferenceSummary(mean, sd, n, mean - half, mean + half)
+    low = mean - half
+    high = mean + half
+    return DifferenceSummary(mean, sd, n, low, high)
 
 
 def over_runs(values: Mapping[Any, float], level: float = 0.95) -> DifferenceSummary:
@@ -141,12 +143,9 @@ def paired(
     if difference.sd and difference.splits in (1, difference.n):
         from scipy.special import stdtr
 
-        p = float(
-            2
-            * stdtr(
-                difference.n - 1, -abs(difference.mean) / (difference.sd / math.sqrt(difference.n))
-            )
-        )
+        standard_error = difference.sd / math.sqrt(difference.n)
+        t = -abs(difference.mean) / standard_error
+        p = float(2 * stdtr(difference.n - 1, t))
     elif difference.sd:
         half = _crossed_half_width(_rectangle(differences))
         low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
@@ -207,7 +206,8 @@ def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], floa
 
     def half(p: float) -> float:
         t, u, v = (float(stdtrit(df, p / 2)) for df in free)
-        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * residual) / len(values))
+        of_splits_and_seeds = t * t * by_split + u * u * by_seed
+        return math.sqrt(max(of_splits_and_seeds, v * v * residual) / len(values))
 
     return half
 
@@ -224,10 +224,8 @@ def _rectangle(values: Mapping[Any, float]) -> Mapping[Any, float]:
         shares = []
         for seed in seeds:
             shares.append((sum(key.seed == seed for key in complete) / len(splits), 0, -seed))
-        shares += [
-            (sum(key.split == split for key in complete) / len(seeds), 1, -split)
-            for split in splits
-        ]
+        for split in splits:
+            shares.append((sum(key.split == split for key in complete) / len(seeds), 1, -split))
         _, axis, name = min(shares)
         complete = {
             key: value
@@ -298,9 +296,8 @@ def sd_bounds(sd: float, n: int, level: float = 0.95) -> tuple[float, float]:
     from scipy.special import chdtri  # of the upper tail
 
     tail = (1 - level) / 2
-    least, greatest = (
-        math.sqrt((n - 1) / float(chdtri(n - 1, share))) for share in (tail, 1 - tail)
-    )
+    least = math.sqrt((n - 1) / float(chdtri(n - 1, tail)))
+    greatest = math.sqrt((n - 1) / float(chdtri(n - 1, (1 - tail))))
     return sd * least, sd * greatest
 
 

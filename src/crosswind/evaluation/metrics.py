@@ -231,7 +231,9 @@ def estimate_metrics(
     for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise")):
         if name in estimate:
             names[start] = estimate[name]
-    value, low, high = (estimate.get(name) for name in ("accuracy", "low", "high"))
+    value = estimate.get("accuracy")
+    low = estimate.get("low")
+    high = estimate.get("high")
     if value is not None:
         covers = None
         if low is not None and high is not None:
@@ -265,9 +267,8 @@ def calibration_error(
     ((m-1)/bins, m/bins], and a confidence of 0 belongs to the first. With few rows the estimate is
     biased upwards: a perfectly calibrated model has more than 0.
     """
-    bin_of = np.clip(
-        np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1
-    )
+    bin_numbers = np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1
+    bin_of = np.clip(bin_numbers, 0, bins - 1)
     # Summed first, divided once: (n_m / n) * |hits / n_m - sum / n_m| = |hits - sum| / n.
     hits = np.bincount(bin_of, weights=right, minlength=bins)
     total = np.bincount(bin_of, weights=confidence, minlength=bins)
@@ -291,7 +292,8 @@ def _by_group(
 ) -> dict[str, Any]:
     inside = group >= 0
     rows = np.bincount(group[inside], minlength=len(names))
-    hits = np.bincount(group[inside], weights=right[inside], minlength=len(names))
+    weights = right[inside]
+    hits = np.bincount(group[inside], weights=weights, minlength=len(names))
     table = {
         name: {"n": int(rows[g]), "accuracy": float(hits[g] / rows[g])}
         for g, name in enumerate(names)
@@ -328,10 +330,8 @@ def _check(predictions: Predictions, n_groups: int, n_classes: int) -> None:
     ):
         out = (values < low) | (values >= high)
         if out.any():
-            problem = (
-                f"{name} {int(values[out][0])} of row {int(predictions.ids[out][0])} is not in"
-                f" [{low}, {high})"
-            )
+            row_id = int(predictions.ids[out][0])
+            problem = f"{name} {int(values[out][0])} of row {row_id} is not in [{low}, {high})"
             raise DataError(problem)
     if predictions.logits is not None and predictions.logits.shape[1] != n_classes:
         raise DataError(

@@ -196,15 +196,19 @@ def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Colu
     drawn = stream(0, "networks of pools").multinomial(
         n_networks, np.full(n_networks, 1 / n_networks), size=resamples
     )
+    own_line = architecture if by_architecture else np.zeros_like(architecture)
+    training_domain = np.array([domains[point.training] for point in points])
+    test_domain = np.array([domains[point.test] for point in points])
+    draws_of_networks = np.concatenate([np.ones((1, n_networks)), drawn])
     columns = Columns(
         value,
         accuracy,
         network,
         architecture,
-        architecture if by_architecture else np.zeros_like(architecture),
-        np.array([domains[point.training] for point in points]),
-        np.array([domains[point.test] for point in points]),
-        np.concatenate([np.ones((1, n_networks)), drawn]),
+        own_line,
+        training_domain,
+        test_domain,
+        draws_of_networks,
     )
     codes = (columns.pool.tolist(), columns.training.tolist(), columns.test.tolist())
     cells = map(Cell._make, sorted(set(zip(*codes, strict=True))))
@@ -294,9 +298,10 @@ def across(columns: Columns, shifted: Mask) -> list[tuple[int, Found]]:
             taus_by_pool.append((pool, f"no network has {LEAST} test domains of different values"))
             continue
         weights = columns.weights[:, [network for network, _ in taus]]
-        taus_by_pool.append(
-            (pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1)))
-        )
+        above = weights @ np.array([tau for _, tau in taus])
+        below = weights.sum(axis=1)
+        mean_tau = _ratio(above, below)
+        taus_by_pool.append((pool, mean_tau))
     return taus_by_pool
 
 
@@ -341,7 +346,8 @@ def predicted(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> Floats
                 mine = columns.architecture[rows] == kind
             else:
                 mine = np.ones(len(rows), dtype=bool)
-            predictions[:, mine] = line[0][:, None] * columns.value[rows][mine] + line[1][:, None]
+            values_of_mine = columns.value[rows][mine]
+            predictions[:, mine] = line[0][:, None] * values_of_mine + line[1][:, None]
     return predictions
 
 
@@ -360,23 +366,23 @@ def errors(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> tuple[Fou
     weights = np.where(np.isnan(predictions), 0.0, columns.weights[:, columns.network[rows]])
     error = np.where(np.isnan(predictions), 0.0, predictions - columns.accuracy[rows])
     n = weights.sum(axis=1)
-    sst, sxx = (weights @ (side * side) - _ratio((weights @ side) ** 2, n) for side in (y, x))
+    sst = weights @ (y * y) - _ratio((weights @ y) ** 2, n)
+    sxx = weights @ (x * x) - _ratio((weights @ x) ** 2, n)
     above = (weights @ x) * (weights @ y)
     sxy = weights @ (x * y) - _ratio(above, n)
-    sst, sxx = (
-        np.where(sums > 1e-12 * n * np.ptp(side) ** 2, sums, 0.0)
-        for sums, side in ((sst, y), (sxx, x))
-    )
-    mae, bias = (100 * _ratio((weights * sums).sum(axis=1), n) for sums in (np.abs(error), error))
+    sst = np.where(sst > 1e-12 * n * np.ptp(y) ** 2, sst, 0.0)
+    sxx = np.where(sxx > 1e-12 * n * np.ptp(x) ** 2, sxx, 0.0)
+    mae = 100 * _ratio((weights * np.abs(error)).sum(axis=1), n)
+    bias = 100 * _ratio((weights * error).sum(axis=1), n)
     flat = _SAME if _constant(columns.accuracy[rows]) else ""
     explained = flat or 1 - _ratio((weights * error**2).sum(axis=1), sst)
     return _refused(columns, rows) or _ratio(sxy**2, sxx * sst), explained, mae, bias
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(
-        above, below, out=np.full(np.shape(above), np.nan), where=~np.isnan(below) & (below != 0)
-    )
+    is_defined = ~np.isnan(below) & (below != 0)
+    undefined = np.full(np.shape(above), np.nan)
+    return np.divide(above, below, out=undefined, where=is_defined)
 
 
 # -- from cells to numbers -------------------------------------------------------------------------

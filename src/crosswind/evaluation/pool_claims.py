@@ -72,7 +72,9 @@ class Decision:
         """`HOLDS`, `OPPOSITE`, or `CANNOT_TELL`."""
         if self.found is None or self.adjusted >= ALPHA:
             return CANNOT_TELL
-        return HOLDS if self.found.mean > 0 else OPPOSITE
+        if self.found.mean > 0:
+            return HOLDS
+        return OPPOSITE
 
 
 def decide(
@@ -193,7 +195,8 @@ def _by_rise(
         for name in side:
             taus = _taus(invariances[name], by_architecture)
             shifted = [taus[key] for key in taus if key]
-            mean_tau, _ = mean_of([(0, tau) for tau in shifted])
+            cells = [(0, tau) for tau in shifted]
+            mean_tau, _ = mean_of(cells)
             draws += [] if mean_tau is None else [mean_tau]
         if not draws:
             why = f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau"

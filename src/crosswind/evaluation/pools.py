@@ -219,10 +219,8 @@ def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[
     domain where there are none.
     """
     columns = read(points, RESAMPLES, by_architecture)
-    codes = {
-        name: code
-        for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))
-    }
+    domain_names = {p.training for p in points} | {p.test for p in points}
+    codes = {name: code for code, name in enumerate(sorted(domain_names))}
     n_networks = columns.weights.shape[1]
     domains = {}
     for name in dict.fromkeys(p.test for p in points):
@@ -329,10 +327,8 @@ def _cell_difference(first: Columns, second: Columns, cell: Cell, held: str | No
     """The second less the first in one cell: mean absolute errors by a line fitted as `held` says,
     or Kendall's tau without one."""
     rows = np.flatnonzero(first.of_cell(cell))
-    first_number, second_number = (
-        cell_tau(columns, rows) if held is None else errors(columns, cell, rows, held)[2]
-        for columns in (first, second)
-    )
+    first_number = cell_tau(first, rows) if held is None else errors(first, cell, rows, held)[2]
+    second_number = cell_tau(second, rows) if held is None else errors(second, cell, rows, held)[2]
     if isinstance(first_number, str):
         return first_number
     if isinstance(second_number, str):
@@ -433,10 +429,10 @@ def _terciles(drops: Sequence[float | None]) -> list[str]:
         edges = np.quantile(known_drops, [1 / 3, 2 / 3])
     else:
         edges = np.zeros(2)
-    return [
-        "unknown" if drop is None else _TERCILES[int(np.searchsorted(edges, drop))]
-        for drop in drops
-    ]
+    terciles: list[str] = []
+    for drop in drops:
+        terciles.append("unknown" if drop is None else _TERCILES[int(np.searchsorted(edges, drop))])
+    return terciles
 
 
 def _severity(point: Point) -> str:
@@ -465,6 +461,8 @@ def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | Non
     network = np.array([names.index(point.network) for point, _, _ in ends], dtype=np.int64)
     without = len(chosen) - len(ends)
     share = _share(np.array(is_inside, dtype=np.float64), network, len(names))
+    lengths = [high - low for _, low, high in ends]
+    drop_range = (min(drops), max(drops)) if drops else None
     return Covered(
         kind,
         strength,
@@ -472,8 +470,8 @@ def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | Non
         len(names),
         without,
         share,
-        float(np.median([high - low for _, low, high in ends])) if ends else None,
-        (min(drops), max(drops)) if drops else None,
+        float(np.median(lengths)) if ends else None,
+        drop_range,
     )
 
 
@@ -485,7 +483,8 @@ def _share(is_inside: Floats, network: Rows, n_networks: int) -> Number:
     share = float(is_inside.mean())
     if n_networks < LEAST:
         return Number(share, why=f"no interval from {n_networks} networks")
-    apart = np.bincount(network, weights=is_inside - share, minlength=n_networks)
+    weights = is_inside - share
+    apart = np.bincount(network, weights=weights, minlength=n_networks)
     variance = n_networks / (n_networks - 1) * float((apart**2).sum()) / n**2
     independent = (
         n_networks
@@ -538,13 +537,11 @@ def micro_difference(
         shifted = []
         for test in np.unique(columns.test):
             shifted.append((columns.test == test) & (columns.training != columns.test))
-        difference_draws, _ = mean_of(
-            [
-                (pool, cell_tau(columns, np.flatnonzero(mask)))
-                for domain_masks in shifted
-                for pool, mask in _micro(columns, domain_masks)
-            ]
-        )
+        taus_of_cells = []
+        for domain_masks in shifted:
+            for pool, mask in _micro(columns, domain_masks):
+                taus_of_cells.append((pool, cell_tau(columns, np.flatnonzero(mask))))
+        difference_draws, _ = mean_of(taus_of_cells)
         draws.append(difference_draws)
     names = [sorted({point.network for point in points}) for points in (first, second)]
     if names[0] != names[1]:

@@ -99,7 +99,6 @@ def of_rows(share: float, rows: int, level: float = 0.95) -> tuple[float, float]
         raise ValueError("there are no rows")
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     middle = (share + z2 / (2 * rows)) / (1 + z2 / rows)
-    half = math.sqrt(z2 * share * (1 - share) / rows + z2 * z2 / (4 * rows * rows)) / (
-        1 + z2 / rows
-    )
+    spread = z2 * share * (1 - share) / rows + z2 * z2 / (4 * rows * rows)
+    half = math.sqrt(spread) / (1 + z2 / rows)
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -136,11 +136,10 @@ def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tup
         return float(np.copysign(np.inf, gain))
 
     value = ratio(seen, unseen, base)
-    alone = [
-        [ratio(end, unseen, base) - value for end in bounds[0]],
-        [ratio(seen, end, base) - value for end in bounds[1]],
-        [ratio(seen, unseen, end) - value for end in of_base],
-    ]
+    by_seen = [ratio(end, unseen, base) - value for end in bounds[0]]
+    by_unseen = [ratio(seen, end, base) - value for end in bounds[1]]
+    by_base = [ratio(seen, unseen, end) - value for end in of_base]
+    alone = [by_seen, by_unseen, by_base]
     below = np.hypot.reduce([max(0.0, -min(moved)) for moved in alone])
     above = np.hypot.reduce([max(0.0, *moved) for moved in alone])
     return float(np.clip(value - below, 0, 1)), float(np.clip(value + above, 0, 1))
@@ -177,9 +176,8 @@ def _replicates(
         of_runs = generator.multinomial(runs, np.full(runs, 1 / runs), size) / runs
         for side, rows in enumerate(row_sets):
             times = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size)
-            out[start : start + size, side] = ((times @ right[:, rows].T) * of_runs).sum(
-                axis=1
-            ) / len(rows)
+            hits_of_runs = (times @ right[:, rows].T) * of_runs
+            out[start : start + size, side] = hits_of_runs.sum(axis=1) / len(rows)
             if reference_accuracy is not None:
                 out[start : start + size, 2] += times @ reference_accuracy[rows] / n
     return out
@@ -273,18 +271,13 @@ def effective_robustness(
     by default; least squares on logits (Taori et al. 2020, section 3.1). Raises `ValueError` where
     these have fewer than two different standard accuracies.
     """
-    usable = (
-        np.isfinite(standard)
-        & np.isfinite(shifted)
-        & (standard > 0)
-        & (standard < 1)
-        & (shifted > 0)
-        & (shifted < 1)
-    )
+    usable = np.isfinite(standard) & (standard > 0) & (standard < 1)
+    usable &= np.isfinite(shifted) & (shifted > 0) & (shifted < 1)
     chosen = usable if baseline is None else usable & baseline
     if len(np.unique(standard[chosen])) < 2:
         raise ValueError("a line needs baseline models of at least two different accuracies")
-    x, y = (np.log(values[usable] / (1 - values[usable])) for values in (standard, shifted))
+    x = np.log(standard[usable] / (1 - standard[usable]))
+    y = np.log(shifted[usable] / (1 - shifted[usable]))
     of_fit = chosen[usable]
     slope, intercept = np.polyfit(x[of_fit], y[of_fit], 1)
     gap = np.full(len(standard), np.nan)

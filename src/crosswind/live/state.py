@@ -44,7 +44,8 @@ class LiveStudy:
 
     def __init__(self, store: Store, study: str) -> None:
         """Raises `StoreError` for a study that the store does not have."""
-        self._store, self._study = store, study
+        self._store = store
+        self._study = study
         resolved = store.study(study)["resolved"]
         self._rule = str((resolved.get("selection") or ["last"])[0])
         sets: Mapping[str, Any] = resolved.get("sets") or {}
@@ -112,7 +113,9 @@ class LiveStudy:
         for key, text in self._read(query):
             labels = self._mapping(text)
             pairs[key].append((str(labels.get("method")), str(labels.get("shift"))))
-        self._pairs, self._listed, self._scored_row = dict(pairs), number, 0
+        self._pairs = dict(pairs)
+        self._listed = number
+        self._scored_row = 0
 
     def _read_scores(self) -> None:
         """The metrics of the first test set under the first selection rule, of results that are
@@ -121,7 +124,8 @@ class LiveStudy:
         if last is None:
             if time.monotonic() - self._scored_at < SCORE_SECONDS:
                 return
-            self._scored_row, self._scored_at = 0, time.monotonic()
+            self._scored_row = 0
+            self._scored_at = time.monotonic()
         elif last < self._scored_row:
             self._scored_row = 0
         query = sa.select(scores.c.key, scores.c.metrics).where(
@@ -263,10 +267,11 @@ class LiveStudy:
         for pairs in self._pairs.values():
             for method, shift in pairs:
                 methods[method] = shifts[shift] = None
-        cells = {
-            name: [[self._mean(name, (method, shift)) for shift in shifts] for method in methods]
-            for name in METRICS
-        }
+        cells = {}
+        for name in METRICS:
+            cells[name] = [
+                [self._mean(name, (method, shift)) for shift in shifts] for method in methods
+            ]
         numbers = self._numbers["accuracy"]
         return {
             "rule": self._rule,
@@ -279,7 +284,9 @@ class LiveStudy:
 
     def _mean(self, name: str, pair: Pair) -> float | None:
         number = self._numbers[name][pair]
-        return self._sums[name][pair] / number if number else None
+        if number:
+            return self._sums[name][pair] / number
+        return None
 
     def _curves(self, live: set[str]) -> list[dict[str, Any]]:
         """Validation accuracy by step, of fits that run and have a checkpoint, then of the last that
@@ -294,11 +301,10 @@ class LiveStudy:
             .limit(CURVES)
         )
         out = self._store.out
-        files = [
-            (row.key, checkpoint_folder(out, row.key) / "state.safetensors")
-            for row in self._read(running)
-            if row.driver in live
-        ]
+        files = []
+        for row in self._read(running):
+            if row.driver in live:
+                files.append((row.key, checkpoint_folder(out, row.key) / "state.safetensors"))
         files += [
             (row.key, artifact_folder(out, row.key) / "history.json") for row in self._read(ended)
         ]
@@ -370,7 +376,8 @@ def _curve(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The steps and the accuracy on the first validation set, of many validations every k-th."""
     every = max(1, math.ceil(len(history) / CURVE_POINTS))
     chosen = [*history[::every], *([] if (len(history) - 1) % every == 0 else [history[-1]])]
-    steps, accuracies = [], []
+    steps = []
+    accuracies = []
     for entry in chosen:
         scored = list((entry.get("validation") or {}).values())
         if scored and scored[0].get("accuracy") is not None:

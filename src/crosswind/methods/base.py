@@ -327,7 +327,8 @@ class Method:
         """Mean cross-entropy of the model's logits."""
         from crosswind.methods.functional import row_losses  # not at the top: it imports torch
 
-        return Loss(row_losses(modules["model"](batch.x), batch.y).mean())
+        total = row_losses(modules["model"](batch.x), batch.y).mean()
+        return Loss(total)
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """The networks by name; `"model"` is the classifier unless `predict` says otherwise.
@@ -340,11 +341,11 @@ class Method:
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The optimisers of a stage by name: one, the study's, over every parameter that wants a
         gradient."""
-        return {
-            "main": OptimiserSpec(
-                [p for module in modules.values() for p in module.parameters() if p.requires_grad]
-            )
-        }
+        parameters = [
+            p for module in modules.values() for p in module.parameters() if p.requires_grad
+        ]
+        main = OptimiserSpec(parameters)
+        return {"main": main}
 
     def views(self) -> tuple[Transform | None, ...]:
         """What is done to the uint8 images of a training batch: the first gives `batch.x`, further

@@ -140,8 +140,10 @@ class Moments:
         # A view in channels-last memory. A batch may be summed in single precision: by trees, and
         # from the middle of the values.
         values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1).flatten(0, -2)
-        count, middle = values.shape[0], values.mean(0)
-        squares, mean = (values - middle).square_().sum(0).double(), middle.double()
+        count = values.shape[0]
+        middle = values.mean(0)
+        squares = (values - middle).square_().sum(0).double()
+        mean = middle.double()
         self._put(count, mean, squares)
         apart, total_count = mean - self.mean, self.count + count  # Chan, Golub and LeVeque 1983
         self.mean = self.mean + apart * (count / total_count)

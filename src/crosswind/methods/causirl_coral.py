@@ -82,11 +82,10 @@ class CausIRLCORAL(Method):
     def state(self, info: Info) -> State:
         """`environment_rows` int64 [e]: training rows of each environment, of the only one where
         none is declared."""
-        return {
-            "environment_rows": torch.tensor(
-                info.environment_counts or (info.n_rows,), dtype=torch.int64
-            )
-        }
+        environment_rows = torch.tensor(
+            info.environment_counts or (info.n_rows,), dtype=torch.int64
+        )
+        return {"environment_rows": environment_rows}
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; overridden because a loss that draws is not one of several runs at once."""
@@ -99,16 +98,14 @@ class CausIRLCORAL(Method):
         classed = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
         width = features.shape[1]
-        shares = (
-            (0.0, 1.0 / (4 * width**2))
-            if self.form == "covariance"
-            else (1.0 / width, 1.0 / width**2)
-        )
+        if self.form == "covariance":
+            shares = (0.0, 1.0 / (4 * width**2))
+        else:
+            shares = (1.0 / width, 1.0 / width**2)
         apart = moment_distance(features, mixture, 2, *shares)
-        return Loss(
-            classed + self.weight * apart,
-            {"classification": classed.detach(), "alignment": apart.detach()},
-        )
+        total = classed + self.weight * apart
+        terms = {"classification": classed.detach(), "alignment": apart.detach()}
+        return Loss(total, terms)
 
     def doubts(self, state: State) -> list[str]:
         """One environment makes the mixtures the same distribution."""

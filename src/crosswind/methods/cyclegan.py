@@ -151,25 +151,23 @@ class CycleGAN(Method):
                 f"method 'cyclegan' needs pictures of at least {LEAST} pixels a side, and these are"
                 f" {info.input}"
             )
-        n_environments, classes = (
-            len(info.environment_names),
-            info.n_classes if self.by_class else 0,
-        )
-        blocks = (
-            (9 if min(info.input_shape[1:]) >= LARGE else 6) if self.blocks is None else self.blocks
-        )
+        n_environments = len(info.environment_names)
+        classes = info.n_classes if self.by_class else 0
+        blocks = self.blocks
+        if blocks is None:
+            blocks = 6
+            if min(info.input_shape[1:]) >= LARGE:
+                blocks = 9
         generator = Generator(info.input_shape[0], n_environments + classes, self.width, blocks)
-        discriminator = Discriminator(
-            info.input_shape, n_environments * max(1, classes), self.width
-        )
+        cells = n_environments * max(1, classes)
+        discriminator = Discriminator(info.input_shape, cells, self.width)
         return {"model": model, "generator": generator, "discriminator": discriminator}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """Adam of Zhu et al. for each network of the translator; the study's for the model."""
         if stage != TRANSLATOR:
-            return {
-                "main": OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad])
-            }
+            main = OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad])
+            return {"main": main}
         length = max(1, self._length(info))
 
         def falling(step: int, epoch: int) -> float:
@@ -198,22 +196,15 @@ class CycleGAN(Method):
         """
         if not self.share:
             return {}
-        n_environments, shape = len(info.environment_names), info.input_shape
-        out = {
-            "cells": torch.zeros(info.n_classes, n_environments, dtype=torch.int64),
-            "quality": torch.full((4,), -1.0),
-        }
-        out |= {
-            "pool": torch.zeros(KEPT, *shape, dtype=torch.uint8),
-            "pool_cell": torch.full((KEPT,), -1, dtype=torch.int64),
-        }
+        n_environments = len(info.environment_names)
+        shape = info.input_shape
+        out = {"cells": torch.zeros(info.n_classes, n_environments, dtype=torch.int64)}
+        out["quality"] = torch.full((4,), -1.0)
+        out["pool"] = torch.zeros(KEPT, *shape, dtype=torch.uint8)
+        out["pool_cell"] = torch.full((KEPT,), -1, dtype=torch.int64)
         out["shown_cell"] = torch.full((SHOWN,), -1, dtype=torch.int64)
-        return {
-            **out,
-            "shown": torch.zeros(
-                SHOWN, 1 + min(n_environments, COLUMNS), *shape, dtype=torch.uint8
-            ),
-        }
+        shown = torch.zeros(SHOWN, 1 + min(n_environments, COLUMNS), *shape, dtype=torch.uint8)
+        return {**out, "shown": shown}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The translator's training, and the model's on rows and translations."""
@@ -225,15 +216,13 @@ class CycleGAN(Method):
             cell = context.y * e + context.environment
             counts = torch.bincount(cell, minlength=k * e).view(k, e)
             context.state["cells"] = counts
-            alike = counts if self.by_class else counts.sum(0).expand(k, e)
+            if self.by_class:
+                alike = counts
+            else:
+                alike = counts.sum(0).expand(k, e)
             weights = 1.0 / alike[context.y, context.environment].float()
-            return Stage(
-                TRANSLATOR,
-                steps=self._length(context.info),
-                weights=weights,
-                stop=False,
-                validate=False,
-            )
+            steps = self._length(context.info)
+            return Stage(TRANSLATOR, steps=steps, weights=weights, stop=False, validate=False)
         if index > 1:
             return None
         extra, values = self._translations(context)
@@ -287,14 +276,13 @@ class CycleGAN(Method):
             "picture",
             *(f"as {name}" for name in info.environment_names[: images.shape[1] - 1]),
         ]
-        e, classes = (
-            state["cells"].shape[1],
-            info.class_names or tuple(map(str, range(info.n_classes))),
-        )
-        rows = [
-            "" if cell < 0 else f"{classes[cell // e]}, {info.environment_names[cell % e]}"
-            for cell in state["shown_cell"].tolist()
-        ]
+        e = state["cells"].shape[1]
+        classes = info.class_names or tuple(map(str, range(info.n_classes)))
+        rows = []
+        for cell in state["shown_cell"].tolist():
+            rows.append(
+                "" if cell < 0 else f"{classes[cell // e]}, {info.environment_names[cell % e]}"
+            )
         caption = (
             "Training pictures, beside each what it is, and what the translator makes of them."
             " Black: its class is not seen so."
@@ -311,8 +299,9 @@ class CycleGAN(Method):
             " asked is the picture itself, nor that which one was made of; the translator learned"
             " from all."
         )
+        translations = Picture.sheet(images, caption, columns=columns, rows=rows)
         return {
-            "translations": Picture.sheet(images, caption, columns=columns, rows=rows),
+            "translations": translations,
             "taken for": Grid(["what", "pictures", "translations"], grid, quality_note),
         }
 
@@ -322,18 +311,23 @@ class CycleGAN(Method):
     def _targets(self, state: State) -> Tensor:
         """Which values a picture of each class may get, bool [k, e]."""
         has_rows = state["cells"] > 0
-        return has_rows if self.by_class else has_rows.any(0).expand(len(has_rows), -1)
+        if self.by_class:
+            return has_rows
+        return has_rows.any(0).expand(len(has_rows), -1)
 
     def _condition(self, y: Tensor, value: Tensor, state: State) -> Tensor:
         """What the generator is told: one-hot values, and classes, float [n, e (+ k)]."""
         k, e = state["cells"].shape
-        conditions = (
-            [membership(value, e), membership(y, k)] if self.by_class else [membership(value, e)]
-        )
+        if self.by_class:
+            conditions = [membership(value, e), membership(y, k)]
+        else:
+            conditions = [membership(value, e)]
         return torch.cat(conditions, 1).float()
 
     def _cell(self, y: Tensor, value: Tensor, state: State) -> Tensor:
-        return y * state["cells"].shape[1] + value if self.by_class else value
+        if self.by_class:
+            return y * state["cells"].shape[1] + value
+        return value
 
     def _generator_loss(
         self, modules: Modules, batch: Batch, state: State, translated: list[Tensor]
@@ -341,7 +335,8 @@ class CycleGAN(Method):
         """The generator's objective; leaves rows, targets and translations in `translated`."""
         x, y, s = _ordered(batch)
         t = torch.multinomial(self._targets(state)[y].float(), 1)[:, 0]
-        make, tell = modules["generator"], modules["discriminator"]
+        make = modules["generator"]
+        tell = modules["discriminator"]
         translation = make(x, self._condition(y, t, state))
         back, same = (make(pictures, self._condition(y, s, state)) for pictures in (translation, x))
         patches = tell(translation, self._cell(y, t, state))
@@ -350,7 +345,8 @@ class CycleGAN(Method):
             cycle, identity = (wide(pictures - x).abs().mean() for pictures in (back, same))
         translated.extend([x, y, s, t, translation.detach()])
         terms = {"fooled": fooled.detach(), "cycle": cycle.detach(), "identity": identity.detach()}
-        return Loss(fooled + self.cycle * cycle + self.identity * identity, terms)
+        total = fooled + self.cycle * cycle + self.identity * identity
+        return Loss(total, terms)
 
     def _discriminator_loss(
         self, modules: Modules, batch: Batch, state: State, translated: list[Tensor]
@@ -359,7 +355,8 @@ class CycleGAN(Method):
         x, y, s, t, translation = translated
         shown, cell, changes = pooled(translation, self._cell(y, t, state), state)
         tell = modules["discriminator"]
-        real, false = wide(tell(x, self._cell(y, s, state))), wide(tell(shown, cell))
+        real = wide(tell(x, self._cell(y, s, state)))
+        false = wide(tell(shown, cell))
         total = ((real - 1.0).square().mean() + false.square().mean()) / 2.0
         return Loss(total, {"discriminator": total.detach()}, changes)
 
@@ -367,51 +364,51 @@ class CycleGAN(Method):
         """Every row under each other value of its class, or the share of these that is wanted; and
         the values, int64 [m]."""
         assert context.environment is not None
-        y, s = context.y, context.environment
-        to_make = self._targets(context.state)[y] & ~membership(s, context.state["cells"].shape[1])
+        y = context.y
+        s = context.environment
+        n_values = context.state["cells"].shape[1]
+        to_make = self._targets(context.state)[y] & ~membership(s, n_values)
         if self.share < 1.0:
             to_make = to_make & (torch.rand(to_make.shape) < self.share).to(to_make.device)
         rows, values = to_make.nonzero(as_tuple=True)
         chunks = []
         for start in range(0, len(rows), context.info.batch):
-            chunk, value = (
-                rows[start : start + context.info.batch],
-                values[start : start + context.info.batch],
-            )
+            chunk = rows[start : start + context.info.batch]
+            value = values[start : start + context.info.batch]
             with torch.no_grad():
                 translation = context.modules["generator"](
                     context.inputs(chunk), self._condition(y[chunk], value, context.state)
                 )
             chunks.append(levels(translation).cpu())
-        all_translations = (
-            torch.cat(chunks)
-            if chunks
-            else torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
-        )
+        if chunks:
+            all_translations = torch.cat(chunks)
+        else:
+            all_translations = torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
         return Examples(all_translations, y[rows], rows), values
 
     def _judge(self, context: RunContext, extra: Examples, values: Tensor) -> None:
         """Keep what a few pictures became, and how often translations have the right neighbours."""
         assert context.environment is not None
-        y, state = context.y, context.state
-        shown, cells = state["shown"].clone(), state["shown_cell"].clone()
+        y = context.y
+        state = context.state
+        shown = state["shown"].clone()
+        cells = state["shown_cell"].clone()
         targets = self._targets(state)
         cell = y * targets.shape[1] + context.environment
-        rows = _evenly(cell, -(-SHOWN // int((state["cells"] > 0).sum())))
-        rows = rows[torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows)), device=y.device).long()]
+        each = -(-SHOWN // int((state["cells"] > 0).sum()))
+        rows = _evenly(cell, each)
+        n_shown = min(SHOWN, len(rows))
+        chosen = torch.linspace(0, len(rows) - 1, n_shown, device=y.device).long()
+        rows = rows[chosen]
         cells[: len(rows)] = cell[rows]
         x = context.inputs(rows)
         shown[: len(rows), 0] = levels(x)
         with torch.no_grad():
             for value in range(shown.shape[1] - 1):
-                translated = levels(
-                    context.modules["generator"](
-                        x, self._condition(y[rows], torch.full_like(rows, value), state)
-                    )
-                )
-                shown[: len(rows), 1 + value] = torch.where(
-                    targets[y[rows], value].view(-1, 1, 1, 1), translated, 0
-                )
+                condition = self._condition(y[rows], torch.full_like(rows, value), state)
+                translated = levels(context.modules["generator"](x, condition))
+                is_target = targets[y[rows], value].view(-1, 1, 1, 1)
+                shown[: len(rows), 1 + value] = torch.where(is_target, translated, 0)
         state["shown"], state["shown_cell"] = shown, cells
         state["quality"] = self._quality(context, extra, values)
 
@@ -419,14 +416,15 @@ class CycleGAN(Method):
         """What the state's `quality` holds: by nearest neighbours among as many rows of every class
         and environment."""
         assert context.environment is not None
-        y, s, e = context.y, context.environment, context.state["cells"].shape[1]
+        y = context.y
+        s = context.environment
+        e = context.state["cells"].shape[1]
         cell = y * e + s
         counts = torch.bincount(cell)
         # A cell that is much larger than another would be nearest for its number alone.
         n_cells = int((counts > 0).sum())
-        reference_rows = _evenly(
-            cell, max(1, min(max(int(counts[counts > 0].min()), FEWEST), NEAR // n_cells))
-        )
+        each = max(1, min(max(int(counts[counts > 0].min()), FEWEST), NEAR // n_cells))
+        reference_rows = _evenly(cell, each)
         reference_pictures = levels(context.inputs(reference_rows)).float().flatten(1)
         parents = extra.parents.to(y.device)
         to = y[parents] * e + values.to(y.device)
@@ -448,7 +446,8 @@ class CycleGAN(Method):
             )  # never the picture itself, nor that which one was made of
             like = cell[reference_rows][apart.argmin(1)]
             for right in (like % e == cells % e, like // e == cells // e):
-                means, counted = group_means(right.float(), cells, context.state["cells"].numel())
+                n_groups = context.state["cells"].numel()
+                means, counted = group_means(right.float(), cells, n_groups)
                 quality_numbers.append(means[counted > 0].mean())
         return torch.stack([quality_numbers[index] for index in (0, 2, 1, 3)])
 
@@ -458,7 +457,8 @@ def _evenly(cell: Tensor, each: int) -> Tensor:
     all where it has fewer."""
     order = cell.argsort(stable=True)
     counts = torch.bincount(cell)
-    rank = torch.arange(len(cell), device=cell.device) - (counts.cumsum(0) - counts)[cell[order]]
+    first_of_cell = (counts.cumsum(0) - counts)[cell[order]]
+    rank = torch.arange(len(cell), device=cell.device) - first_of_cell
     return order[rank * each % counts[cell[order]] < each]
 
 

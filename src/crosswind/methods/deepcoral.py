@@ -82,19 +82,14 @@ class DeepCORAL(Method):
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
         width = features.shape[1]
-        shares = (
-            (0.0, 1.0 / (4 * width**2))
-            if self.form == "covariance"
-            else (1.0 / width, 1.0 / width**2)
-        )
+        if self.form == "covariance":
+            shares = (0.0, 1.0 / (4 * width**2))
+        else:
+            shares = (1.0 / width, 1.0 / width**2)
+        n_groups = len(state["environment_rows"])
         apart = moment_distance(
-            features,
-            batch.environment,
-            len(state["environment_rows"]),
-            *shares,
-            state["environment_rows"],
+            features, batch.environment, n_groups, *shares, state["environment_rows"]
         )
-        return Loss(
-            classed + self.weight * apart,
-            {"classification": classed.detach(), "alignment": apart.detach()},
-        )
+        total = classed + self.weight * apart
+        terms = {"classification": classed.detach(), "alignment": apart.detach()}
+        return Loss(total, terms)

@@ -46,7 +46,9 @@ def without_autocast(values: Tensor) -> AbstractContextManager[object]:
     """The block in the dtypes that its tensors have, on the device of `values`."""
     device = values.device.type
     on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return torch.autocast(device, enabled=False) if on else nullcontext()
+    if on:
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def membership(codes: Tensor, n_values: int) -> Tensor:
@@ -95,9 +97,8 @@ def moment_distance(
             # perhaps many groups.
             centred = torch.addmm(x, members, means, alpha=-1.0)
             products = centred @ centred.T
-            weighed = products * _pair_weights(
-                members, 1.0 / (counts - 1.0).clamp(min=1.0), _several(counts, rows)
-            )
+            inverse = 1.0 / (counts - 1.0).clamp(min=1.0)
+            weighed = products * _pair_weights(members, inverse, _several(counts, rows))
             total = factor * apart.square().sum() + by_covariance * torch.dot(
                 weighed.flatten(), products.flatten()
             )
@@ -138,10 +139,11 @@ def kernel_distance(
             members = membership(group, n_groups).to(x.dtype)
             counts = members.sum(0)
             usable = _several(counts, rows) if unbiased else counts > 0
-            unbiased_factor = counts / (counts - 1.0).clamp(min=1.0) if unbiased else None
-            weights = _pair_weights(
-                members, 1.0 / counts.clamp(min=1.0), usable, unbiased_factor, centre
-            )
+            unbiased_factor = None
+            if unbiased:
+                unbiased_factor = counts / (counts - 1.0).clamp(min=1.0)
+            inverse = 1.0 / counts.clamp(min=1.0)
+            weights = _pair_weights(members, inverse, usable, unbiased_factor, centre)
             # Distances are the same from anywhere; from the middle of the rows the differences
             # below lose fewest digits.
             centred = x - x.mean(0)
@@ -162,7 +164,8 @@ def kernel_distance(
                     weighed / scale
                 )
             else:
-                distance, by_squared = squared.new_zeros(()), torch.zeros_like(squared)
+                distance = squared.new_zeros(())
+                by_squared = torch.zeros_like(squared)
                 for rate in (0.5 / width**2 for width in widths):
                     weighed = weights * torch.exp(squared * -rate)
                     distance = distance + weighed.sum()
@@ -182,10 +185,9 @@ def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor
     """
     # Adds exactly 0. No `torch.autograd.Function`, whose Python costs as much as all of a small
     # penalty.
-    pairs = [
-        (wide(input_tensor).flatten(), wide(slope).flatten())
-        for input_tensor, slope in zip(inputs, slopes, strict=True)
-    ]
+    pairs = []
+    for input_tensor, slope in zip(inputs, slopes, strict=True):
+        pairs.append((wide(input_tensor).flatten(), wide(slope).flatten()))
     line = torch.stack([torch.dot(input_tensor, slope) for input_tensor, slope in pairs]).sum()
     return value + (line - line.detach())
 
@@ -211,20 +213,26 @@ def _pair_weights(
     # In sums over all pairs v_i stands with itself once for each partner, and with each partner
     # once on either side.
     within = torch.ones_like(each) if unbiased_factor is None else unbiased_factor
-    by_groups, pairs = torch.diag((k - 1.0) * within + 1.0) - 1.0, _pairs(k)
+    by_groups = torch.diag((k - 1.0) * within + 1.0) - 1.0
+    pairs = _pairs(k)
     if centre is not None:
         star = torch.zeros_like(by_groups)
         star[centre], star[:, centre] = usable_weight[centre], usable_weight[centre]
         star[centre, centre] = 0.0
         partners = (star * usable_weight).sum(1)
-        by_groups, pairs = torch.diag(partners * within) - star, (k - 1.0).clamp(min=1.0)
+        by_groups = torch.diag(partners * within) - star
+        pairs = (k - 1.0).clamp(min=1.0)
     out = members @ (by_groups * (each / pairs) * each[:, None]) @ members.T
-    return out if unbiased_factor is None else out - torch.diag(out.diagonal())
+    if unbiased_factor is None:
+        return out
+    return out - torch.diag(out.diagonal())
 
 
 def _several(counts: Tensor, rows: Tensor | None) -> Tensor:
     """Which groups have two different rows in a batch, bool [k], as far as numbers of rows tell."""
-    return counts > 1 if rows is None else (counts > 1) & (rows > 1)
+    if rows is None:
+        return counts > 1
+    return (counts > 1) & (rows > 1)
 
 
 def _doubled_median(squared: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -237,12 +245,11 @@ def _doubled_median(squared: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     n = len(squared)
     row, column = torch.triu_indices(n, n, 1, device=squared.device)
     # torch's own derivative of a median asks the CPU's tensor for its value.
-    median, least = (
-        squared.flatten().index_select(0, row * n + column).median(),
-        1e-3 * squared.mean(),
-    )
+    median = squared.flatten().index_select(0, row * n + column).median()
+    least = 1e-3 * squared.mean()
     middle = squared == median
-    above, scale = median >= least, torch.maximum(median, least)
+    above = median >= least
+    scale = torch.maximum(median, least)
     none = ~(scale > 0)  # a single row has no median, and any width will do
     slope_at = torch.where(above & ~none, 2.0 / middle.sum(), 0.0).to(scale.dtype)
     elsewhere = torch.where(above | none, 0.0, 2e-3 / n**2).to(scale.dtype)
@@ -285,7 +292,9 @@ def row_keys(ids: Tensor) -> Tensor:
 
 def wide(values: Tensor) -> Tensor:
     """At least float32: what sums and exponentials are to be made of."""
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    if values.dtype in (torch.bfloat16, torch.float16):
+        return values.float()
+    return values
 
 
 def levels(x: Tensor) -> Tensor:

@@ -152,21 +152,21 @@ class L2D(Method):
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The study's for the classifier, plain descent for the augmenter."""
-        classifier = [
-            p for name in ("model", "code") for p in modules[name].parameters() if p.requires_grad
-        ]
+        classifier = []
+        for name in ("model", "code"):
+            for p in modules[name].parameters():
+                if p.requires_grad:
+                    classifier.append(p)
+        parameters = list(modules["augmenter"].parameters())
         descent = OptimiserSpec(
-            list(modules["augmenter"].parameters()),
-            kind="sgd",
-            lr=self.augmenter_lr,
-            weight_decay=0.0,
-            momentum=0.0,
+            parameters, kind="sgd", lr=self.augmenter_lr, weight_decay=0.0, momentum=0.0
         )
         return {"main": OptimiserSpec(classifier), "augmenter": descent}
 
     def state(self, info: Info) -> State:
         """`shown` uint8 [6, 2, c, h, w]: pictures of the last step and their copies."""
-        return {"shown": torch.zeros(SHOWN, 2, *info.input_shape, dtype=torch.uint8)}
+        shown = torch.zeros(SHOWN, 2, *info.input_shape, dtype=torch.uint8)
+        return {"shown": shown}
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the classifier, then one of the augmenter against the classifier as it is
@@ -190,10 +190,12 @@ class L2D(Method):
             copies = self._copies(modules, x, drawn=True)
         mean, spread, codes = self._codes(modules, torch.cat([copies, x]))
         n = len(x)
-        classed = row_losses(cast(Model, modules["model"]).head(codes), torch.cat([y, y])).mean()
+        logits = cast(Model, modules["model"]).head(codes)
+        classed = row_losses(logits, torch.cat([y, y])).mean()
         with without_autocast(codes):
             contrast_loss = contrast(codes, torch.cat([y, y]), self.temperature)
-            unlike = ((wide(codes[:n]) - mean[n:]).square() / spread[n:].exp() + spread[n:]).mean()
+            apart = wide(codes[:n]) - mean[n:]
+            unlike = (apart.square() / spread[n:].exp() + spread[n:]).mean()
         total = classed + self.alpha1 * contrast_loss + self.alpha2 * unlike
         shown = state["shown"].clone()
         for position, pictures in enumerate((x, copies)):
@@ -231,13 +233,15 @@ class L2D(Method):
         n = len(x)
         with without_autocast(codes):
             wide_codes = wide(codes)
-            apart = class_distance(wide_codes[n:], wide_codes[:n], y)
+            codes_of_rows = wide_codes[n:]
+            codes_of_copies = wide_codes[:n]
+            apart = class_distance(codes_of_rows, codes_of_copies, y)
             shared = information(
-                mean[n:], spread[n:], wide_codes[:n], torch.rand(n, device=x.device).argsort()
+                mean[n:], spread[n:], codes_of_copies, torch.rand(n, device=x.device).argsort()
             )
-        return Loss(
-            apart + self.beta * shared, {"distance": apart.detach(), "information": shared.detach()}
-        )
+        total = apart + self.beta * shared
+        terms = {"distance": apart.detach(), "information": shared.detach()}
+        return Loss(total, terms)
 
     def _copies(self, modules: Modules, x: Tensor, drawn: bool) -> Tensor:
         copies = _tanh(cast(Augmenter, modules["augmenter"])(x, drawn) / 2.0)
@@ -290,27 +294,23 @@ class Augmenter(nn.Module):
         """`drawn`: with convolutions and weights of branches drawn now, else with its own and even
         weights."""
         n_tensors = 2 + 4 * len(self.kernels)
-        tensors = (
-            self._drawn(x)
-            if drawn
-            else [cast(Tensor, getattr(self, f"fixed{index}")) for index in range(n_tensors)]
-        )
+        if drawn:
+            tensors = self._drawn(x)
+        else:
+            tensors = [cast(Tensor, getattr(self, f"fixed{index}")) for index in range(n_tensors)]
         branches = 1 + len(self.kernels)
-        weights = (
-            torch.randn(branches, device=x.device)
-            if drawn
-            else torch.ones(branches, device=x.device)
-        )
+        if drawn:
+            weights = torch.randn(branches, device=x.device)
+        else:
+            weights = torch.ones(branches, device=x.device)
         weights = weights / weights.sum()
         with without_autocast(x):
             x = (
                 wide(x).contiguous()
             )  # in channels-last memory, numbers and transforms take several times as long
             x = x + 0.01 * self.noise * torch.randn_like(x)
-            colours = (
-                torch.matmul(tensors[0].flatten(1), x.flatten(2)).view_as(x)
-                + tensors[1][:, None, None]
-            )
+            mixed = torch.matmul(tensors[0].flatten(1), x.flatten(2))
+            colours = mixed.view_as(x) + tensors[1][:, None, None]
             if drawn:  # by whole numbers: a choice by place takes ten times as long
                 colours = colours * ((torch.rand_like(colours) - DROPPED).ceil() / (1.0 - DROPPED))
             out = weights[0] * _tanh(colours)
@@ -319,10 +319,9 @@ class Augmenter(nn.Module):
                 maps = torch.addcmul(
                     self.shift[index], self.scale[index], nn.functional.instance_norm(maps)
                 )
+                kernel_tensors = tensors[4 + 4 * index : 6 + 4 * index]
                 out = torch.addcmul(
-                    out,
-                    weights[index + 1],
-                    _tanh(spread_out(maps, *tensors[4 + 4 * index : 6 + 4 * index])),
+                    out, weights[index + 1], _tanh(spread_out(maps, *kernel_tensors))
                 )
             return out
 
@@ -347,7 +346,11 @@ class Augmenter(nn.Module):
 def convolved(x: Tensor, kernels: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """What `conv2d` makes of pictures [n, c, h, w] by each of several kernels [o, c, s, s] without
     padding. No slope of kernels."""
-    maps_by_kernel: tuple[Tensor, ...] = _Convolved.apply(x, *kernels) if kernels else ()
+    maps_by_kernel: tuple[Tensor, ...]
+    if kernels:
+        maps_by_kernel = _Convolved.apply(x, *kernels)
+    else:
+        maps_by_kernel = ()
     return maps_by_kernel
 
 
@@ -372,10 +375,9 @@ class _Convolved(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         sides = _widened_sides(slopes[0], ctx.saved_tensors[0])
-        waves = [
-            _widened(slope, kernel, sides)
-            for slope, kernel in zip(slopes, ctx.saved_tensors, strict=True)
-        ]
+        waves = []
+        for slope, kernel in zip(slopes, ctx.saved_tensors, strict=True):
+            waves.append(_widened(slope, kernel, sides))
         return torch.fft.irfft2(sum(waves), s=sides), *(None for _ in waves)
 
 
@@ -390,15 +392,15 @@ class _SpreadOut(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
         (kernel,) = ctx.saved_tensors
-        return _narrowed(torch.fft.rfft2(slope), kernel, slope.shape[2:]), None
+        waves = torch.fft.rfft2(slope)
+        sides = slope.shape[2:]
+        return _narrowed(waves, kernel, sides), None
 
 
 def _narrowed(waves: Tensor, kernel: Tensor, sides: Sequence[int]) -> Tensor:
     """`conv2d` of what has these transforms and sides."""
-    narrowed, (height, width) = (
-        _mixed(waves, torch.fft.rfft2(kernel, s=sides).conj().resolve_conj()),
-        sides,
-    )
+    slopes_of_waves = torch.fft.rfft2(kernel, s=sides).conj().resolve_conj()
+    narrowed, (height, width) = (_mixed(waves, slopes_of_waves), sides)
     lines = torch.fft.ifft(narrowed, dim=2)[:, :, : height - kernel.shape[2] + 1]
     return torch.fft.irfft(lines, n=width)[..., : width - kernel.shape[3] + 1]
 
@@ -464,7 +466,8 @@ def class_distance(first: Tensor, second: Tensor, y: Tensor) -> Tensor:
     of two different rows of the class in either, which gives no gradient (Gretton et al. 2012; Long
     et al. 2015). All pairs count, a row with itself too.
     """
-    both_codes, labels = torch.cat([first, second]), torch.cat([y, y])
+    both_codes = torch.cat([first, second])
+    labels = torch.cat([y, y])
     centred = both_codes - both_codes.mean(0).detach()
     norms = centred.square().sum(1)
     squared = (norms[:, None] + norms - 2.0 * centred @ centred.T).clamp(min=0.0)

@@ -81,15 +81,13 @@ class Mixup(Method):
         if not batch.x.is_floating_point():
             raise NeedsError("method 'mixup' blends inputs, and these are texts")
         assert batch.environment is not None
-        partner = _partners(batch.ids, batch.environment, len(state["environment_rows"]))
+        n_environments = len(state["environment_rows"])
+        partner = _partners(batch.ids, batch.environment, n_environments)
         share = _symmetric_beta(self.alpha, (), batch.x.device)
-        logits = modules["model"](
-            torch.lerp(batch.x, _taken(batch.x, partner), (1.0 - share).to(batch.x.dtype))
-        )
-        own_loss, partner_loss = (
-            row_losses(logits, batch.y).mean(),
-            row_losses(logits, batch.y[partner]).mean(),
-        )
+        mixed = torch.lerp(batch.x, _taken(batch.x, partner), (1.0 - share).to(batch.x.dtype))
+        logits = modules["model"](mixed)
+        own_loss = row_losses(logits, batch.y).mean()
+        partner_loss = row_losses(logits, batch.y[partner]).mean()
         return Loss(share * own_loss + (1.0 - share) * partner_loss)
 
 

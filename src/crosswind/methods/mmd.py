@@ -104,15 +104,16 @@ class MMD(Method):
         model = cast("Model", modules["model"])
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
+        n_groups = len(state["environment_rows"])
+        unbiased = self.estimate == "unbiased"
         apart = kernel_distance(
             features,
             batch.environment,
-            len(state["environment_rows"]),
+            n_groups,
             self.widths,
-            unbiased=self.estimate == "unbiased",
+            unbiased=unbiased,
             rows=state["environment_rows"],
         )
-        return Loss(
-            classed + self.weight * apart,
-            {"classification": classed.detach(), "alignment": apart.detach()},
-        )
+        total = classed + self.weight * apart
+        terms = {"classification": classed.detach(), "alignment": apart.detach()}
+        return Loss(total, terms)

@@ -163,19 +163,17 @@ class OccamNets(Method):
         seen, -1 before. `label`, `group` int64 [n_rows]. `shown` uint8 [6, 5, c, h, w]: pictures
         and where each exit looked.
         """
-        n, k, zeros = info.n_rows, info.n_classes, torch.zeros(info.n_rows, dtype=torch.int64)
-        out = {
-            "right": torch.full((EXITS, n), -1.0),
-            "hits": torch.zeros(EXITS, k),
-            "seen": torch.zeros(k),
-        }
-        out |= {
-            "largest": torch.zeros(EXITS),
-            "epoch": torch.tensor(-1),
-            "left": zeros - 1,
-            "group": zeros.clone(),
-        }
-        return {**out, "shown": torch.zeros(SHOWN, EXITS + 1, *info.input_shape, dtype=torch.uint8)}
+        n = info.n_rows
+        k = info.n_classes
+        zeros = torch.zeros(info.n_rows, dtype=torch.int64)
+        right = torch.full((EXITS, n), -1.0)
+        hits = torch.zeros(EXITS, k)
+        out = {"right": right, "hits": hits, "seen": torch.zeros(k)}
+        epoch = torch.tensor(-1)
+        largest = torch.zeros(EXITS)
+        out |= {"largest": largest, "epoch": epoch, "left": zeros - 1, "group": zeros.clone()}
+        shown = torch.zeros(SHOWN, EXITS + 1, *info.input_shape, dtype=torch.uint8)
+        return {**out, "shown": shown}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """One; groups are kept for the exhibit alone."""
@@ -193,11 +191,10 @@ class OccamNets(Method):
         for exit_number, exit_logits_now in enumerate(logits):
             losses = row_losses(exit_logits_now, batch.y)
             with torch.no_grad():
-                weights = (
-                    torch.exp(-self.gamma0 * losses)
-                    if exit_number == 0
-                    else (1.0 - gates[exit_number - 1].sigmoid()) ** self.gamma
-                )
+                if exit_number == 0:
+                    weights = torch.exp(-self.gamma0 * losses)
+                else:
+                    weights = (1.0 - gates[exit_number - 1].sigmoid()) ** self.gamma
                 weights = weights.to(losses.dtype)
                 largest[exit_number] = torch.maximum(largest[exit_number], weights.max().float())
                 weights = weights / (largest[exit_number] + TINY)
@@ -218,16 +215,12 @@ class OccamNets(Method):
             sums[name] = sums[name] + term if name in sums else term
         changes["largest"] = torch.stack(largest)
         with torch.no_grad():
-            changes["left"] = state["left"].index_copy(
-                0, batch.ids, _left([gate.detach() for gate in gates], len(batch.y))
-            )
+            left = _left([gate.detach() for gate in gates], len(batch.y))
+            changes["left"] = state["left"].index_copy(0, batch.ids, left)
             if batch.step % LOOK == 0 or batch.step == batch.steps - 1:
                 changes["shown"] = _looked(batch, maps, state["shown"])
-        return Loss(
-            torch.stack(list(sums.values())).sum(),
-            {name: term.detach() for name, term in sums.items()},
-            changes,
-        )
+        total = torch.stack(list(sums.values())).sum()
+        return Loss(total, {name: term.detach() for name, term in sums.items()}, changes)
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
         """The logits of the exit at which a row leaves."""
@@ -247,20 +240,19 @@ class OccamNets(Method):
             return {}
         exits = int((state_on_cpu["largest"] > 0).sum())
         by_group = membership(state_on_cpu["group"][has_answer], info.n_groups).double()
-        shares = (
-            by_group.T
-            @ membership(state_on_cpu["left"][has_answer], exits).double()
-            / by_group.sum(0).clamp(min=1.0)[:, None]
-        )
-        rows: list[list[str | float | int | None]] = [
-            [
-                info.group_names[code],
-                int(by_group[:, code].sum()),
-                *(round(float(share), 4) for share in shares[code, 1:]),
-            ]
-            for code in range(info.n_groups)
-            if by_group[:, code].any()
-        ]
+        codes = state_on_cpu["left"][has_answer]
+        rows_by_exit = by_group.T @ membership(codes, exits).double()
+        shares = rows_by_exit / by_group.sum(0).clamp(min=1.0)[:, None]
+        rows: list[list[str | float | int | None]] = []
+        for code in range(info.n_groups):
+            if by_group[:, code].any():
+                rows.append(
+                    [
+                        info.group_names[code],
+                        int(by_group[:, code].sum()),
+                        *(round(float(share), 4) for share in shares[code, 1:]),
+                    ]
+                )
         columns = [
             "group",
             "training rows",
@@ -291,17 +283,17 @@ class OccamNets(Method):
         """The state after these answers, the largest weights left out."""
         with torch.no_grad():
             fresh = state["epoch"] != batch.epoch
-            classes = membership(batch.y, state["seen"].shape[0]).float()
+            n_values = state["seen"].shape[0]
+            classes = membership(batch.y, n_values).float()
             rows_of_class = torch.where(fresh, 0.0, state["seen"]) + classes.sum(0)
             same = (batch.ids[:, None] == batch.ids).float()
-            hits, right = torch.where(fresh, 0.0, state["hits"]), state["right"]
+            hits = torch.where(fresh, 0.0, state["hits"])
+            right = state["right"]
             for exit_number, exit_logits in enumerate(logits):
                 now = (exit_logits.argmax(1) == batch.y).float()
-                hits = hits.index_add(
-                    0,
-                    torch.full_like(batch.ids[:1], exit_number),
-                    (now[:, None] * classes).sum(0)[None],
-                )
+                hits_now = (now[:, None] * classes).sum(0)[None]
+                exit_index = torch.full_like(batch.ids[:1], exit_number)
+                hits = hits.index_add(0, exit_index, hits_now)
                 accuracy = (hits[exit_number] / rows_of_class.clamp(min=1.0)).sum() / (
                     rows_of_class > 0
                 ).sum()
@@ -309,19 +301,12 @@ class OccamNets(Method):
                 # are.
                 now = ((same * now).sum(1) / same.sum(1) >= 0.5).float()
                 before = right[exit_number, batch.ids]
-                learns = (
-                    (accuracy <= self.threshold + RISE * exit_number)
-                    | (batch.epoch < self.least_epochs)
-                    | (before < 0)
-                )
+                is_below = accuracy <= self.threshold + RISE * exit_number
+                learns = is_below | (batch.epoch < self.least_epochs) | (before < 0)
                 line = right[exit_number].index_copy(0, batch.ids, torch.where(learns, now, before))
                 right = torch.cat([right[:exit_number], line[None], right[exit_number + 1 :]])
-            return {
-                "right": right,
-                "hits": hits,
-                "seen": rows_of_class,
-                "epoch": torch.full_like(state["epoch"], batch.epoch),
-            }
+            epoch = torch.full_like(state["epoch"], batch.epoch)
+            return {"right": right, "hits": hits, "seen": rows_of_class, "epoch": epoch}
 
 
 class Exit(nn.Module):
@@ -331,10 +316,8 @@ class Exit(nn.Module):
     def __init__(self, channels: int, n_classes: int, gated: bool) -> None:
         super().__init__()
         hidden = max(1, channels // PARTS)
-        first, second = (
-            nn.Conv2d(channels, hidden, 3, padding=1),
-            nn.Conv2d(hidden, channels, 3, padding=1),
-        )
+        first = nn.Conv2d(channels, hidden, 3, padding=1)
+        second = nn.Conv2d(hidden, channels, 3, padding=1)
         self.read = nn.Sequential(first, nn.BatchNorm2d(hidden), nn.ReLU(), second, nn.ReLU())
         self.classes = nn.Conv2d(channels, n_classes, 1)
         if gated:
@@ -346,9 +329,9 @@ class Exit(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """See the class."""
         read_features = self.read(x)
-        gate_logit: Tensor | None = (
-            self.gate(read_features.detach().mean((2, 3)))[:, 0] if self.gated else None
-        )
+        gate_logit: Tensor | None = None
+        if self.gated:
+            gate_logit = self.gate(read_features.detach().mean((2, 3)))[:, 0]
         return self.classes(read_features), gate_logit
 
 
@@ -359,7 +342,8 @@ def suppression(maps: Tensor, y: Tensor) -> Tensor:
     `maps` [n, k, h, w]. In nats, at least float32.
     """
     wide = maps.flatten(2).to(torch.promote_types(maps.dtype, torch.float32))
-    own_map = wide.detach().gather(1, y[:, None, None].expand(-1, 1, wide.shape[2]))[:, 0]
+    own_class = y[:, None, None].expand(-1, 1, wide.shape[2])
+    own_map = wide.detach().gather(1, own_class)[:, 0]
     below = own_map < own_map.mean(1, keepdim=True)
     apart = -wide.log_softmax(1).mean(1) - math.log(wide.shape[1])
     return (apart * below).mean()
@@ -390,11 +374,10 @@ def _left(gates: list[Tensor], n: int) -> Tensor:
 def _answers(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """Of every exit the class activation maps and the logits [n, k]; of all but the last the gate's
     logit [n]."""
-    model, exits = (
-        cast(Model, modules["model"]),
-        [cast(Exit, exit_maps) for exit_maps in cast(nn.ModuleList, modules["exits"])],
-    )
-    maps, gates = [], []
+    model = cast(Model, modules["model"])
+    exits = [cast(Exit, exit_maps) for exit_maps in cast(nn.ModuleList, modules["exits"])]
+    maps = []
+    gates = []
     for exit_number, (exit_maps, exit_) in enumerate(zip(_maps(model, x), exits, strict=True)):
         class_maps, gate = exit_(exit_maps if exit_number else exit_maps.detach())
         maps.append(class_maps)
@@ -406,15 +389,17 @@ def _answers(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor], l
 def _looked(batch: Batch, maps: list[Tensor], shown: Tensor) -> Tensor:
     """A few pictures of the batch and, at their size, each exit's map of their class, from its
     least value to its largest."""
-    x, y = batch.x[:SHOWN], batch.y[:SHOWN]
+    x = batch.x[:SHOWN]
+    y = batch.y[:SHOWN]
     out = torch.zeros_like(shown)
-    out[: len(x), 0] = ((x.float() + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
+    grey_levels = ((x.float() + 1.0) * 127.5).round()
+    out[: len(x), 0] = grey_levels.clamp(0, 255).to(torch.uint8)
     for exit_number, exit_map in enumerate(maps):
         own_map = exit_map.detach().float()[torch.arange(len(x), device=x.device), y]
-        low, high = own_map.amin((1, 2), keepdim=True), own_map.amax((1, 2), keepdim=True)
-        grey = nn.functional.interpolate(
-            ((own_map - low) / (high - low).clamp(min=TINY))[:, None], x.shape[2:]
-        )
+        low = own_map.amin((1, 2), keepdim=True)
+        high = own_map.amax((1, 2), keepdim=True)
+        scaled = (own_map - low) / (high - low).clamp(min=TINY)
+        grey = nn.functional.interpolate(scaled[:, None], x.shape[2:])
         out[: len(x), exit_number + 1] = (255.0 * grey).round().to(torch.uint8)
     return out
 
@@ -429,7 +414,8 @@ def _maps(model: Model, x: Tensor) -> list[Tensor]:
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     """The channels of these maps; `NeedsError` where an output is no map, or there is one alone.
     The model stays as it is."""
-    training, like = model.training, next(model.parameters())
+    training = model.training
+    like = next(model.parameters())
     with torch.no_grad():
         stage_maps = _maps(
             model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device)

@@ -158,7 +158,8 @@ class PnD(Method):
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """Both trunks, the experts and the gate."""
-        model, biased = make_model(), make_model()
+        model = make_model()
+        biased = make_model()
         widths = _widths(model, info.input_shape)
         experts = nn.ModuleList(
             Expert(width, widths[-1], info.n_classes, self.probabilities) for width in widths
@@ -176,10 +177,8 @@ class PnD(Method):
         n = info.n_rows
         zeros = torch.zeros(n, dtype=torch.int64)
         out = {name: torch.zeros(DEPTHS, n) for name in ("intrinsic", "biased")}
-        out |= {
-            "seen": torch.zeros(n, dtype=torch.bool),
-            "peak": torch.zeros(2, DEPTHS, info.n_classes),
-        }
+        peak = torch.zeros(2, DEPTHS, info.n_classes)
+        out |= {"seen": torch.zeros(n, dtype=torch.bool), "peak": peak}
         return {**out, "label": zeros, "group": zeros.clone()}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
@@ -197,10 +196,9 @@ class PnD(Method):
         warm = batch.stage == WARM_UP
         ours, theirs = _vectors(modules, batch.x)
         experts = [cast(Expert, expert) for expert in cast(nn.ModuleList, modules["experts"])]
-        d = [
-            expert.intrinsic(torch.cat([u, v.detach()], 1))
-            for expert, u, v in zip(experts, ours, theirs, strict=True)
-        ]
+        d = []
+        for expert, u, v in zip(experts, ours, theirs, strict=True):
+            d.append(expert.intrinsic(torch.cat([u, v.detach()], 1)))
         b = [
             expert.biased(torch.cat([u.detach(), v], 1))
             for expert, u, v in zip(experts, ours, theirs, strict=True)
@@ -239,10 +237,9 @@ class PnD(Method):
         """The gate's mixture of the intrinsic halves' logits."""
         ours, theirs = _vectors(modules, x)
         experts = [cast(Expert, expert) for expert in cast(nn.ModuleList, modules["experts"])]
-        d = [
-            expert.intrinsic(torch.cat([u, v], 1))
-            for expert, u, v in zip(experts, ours, theirs, strict=True)
-        ]
+        d = []
+        for expert, u, v in zip(experts, ours, theirs, strict=True):
+            d.append(expert.intrinsic(torch.cat([u, v], 1)))
         return Output(logits=_gated(modules, d))
 
     def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
@@ -254,7 +251,8 @@ class PnD(Method):
         if not n_experts or not len(rows):
             return {}
         shares = _shares(state_on_cpu, state_on_cpu["label"][rows], rows)[:n_experts].double()
-        by_group = membership(state_on_cpu["group"][rows], info.n_groups).double()
+        codes = state_on_cpu["group"][rows]
+        by_group = membership(codes, info.n_groups).double()
         counts = by_group.sum(0)
         means = shares @ by_group / counts.clamp(min=1.0)
         order = sorted(
@@ -316,9 +314,8 @@ class PnD(Method):
         row's intrinsic half."""
         anchors, other_anchors, rows = _drawn(ids, self.anchors, self.negatives)
         alike = expert.intrinsic(torch.cat([u[anchors], v[other_anchors].detach()], 1))
-        unlike = expert.biased(
-            torch.cat([u[rows].detach(), v[anchors].repeat_interleave(self.negatives, 0)], 1)
-        )
+        anchor_features = v[anchors].repeat_interleave(self.negatives, 0)
+        unlike = expert.biased(torch.cat([u[rows].detach(), anchor_features], 1))
         offered = torch.cat([alike[:, None], unlike.view(len(anchors), self.negatives, -1)], 1)
         logits = -self.temperature * (answers[anchors][:, None] - offered).square().mean(2)
         return row_losses(logits, torch.zeros_like(anchors)).mean()
@@ -338,7 +335,8 @@ class Expert(nn.Module):
 
 
 def _reader(before: int, hidden: int, after: int) -> nn.Sequential:
-    first, second = nn.Conv2d(before, hidden, 3, padding=1), nn.Conv2d(hidden, after, 3, padding=1)
+    first = nn.Conv2d(before, hidden, 3, padding=1)
+    second = nn.Conv2d(hidden, after, 3, padding=1)
     return nn.Sequential(
         first,
         nn.BatchNorm2d(hidden),
@@ -370,7 +368,8 @@ def apart(before: Tensor, after: Tensor) -> Tensor:
     """The mean over rows and classes of exp(-p log(p / r)), p and r the softmax of `before` and
     `after` [n, k]; small if unlike."""
     wide = torch.promote_types(after.dtype, torch.float32)
-    p, r = before.to(wide).log_softmax(1), after.to(wide).log_softmax(1)
+    p = before.to(wide).log_softmax(1)
+    r = after.to(wide).log_softmax(1)
     return torch.exp(-p.exp() * (p - r)).mean()
 
 
@@ -398,7 +397,8 @@ def _drawn(ids: Tensor, anchors: int, negatives: int) -> tuple[Tensor, Tensor, T
 
     They go by the order of the ids, so that the loss is one of a set of rows.
     """
-    n, device = len(ids), ids.device
+    n = len(ids)
+    device = ids.device
     order = ids.argsort(stable=True)
     chosen = order[torch.rand(n, device=device).argsort()][:anchors]
     other_anchors = chosen[torch.rand(len(chosen), device=device).argsort()]
@@ -410,10 +410,11 @@ def _drawn(ids: Tensor, anchors: int, negatives: int) -> tuple[Tensor, Tensor, T
 def _vectors(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """u and v [n, c] of every expert."""
     experts = [cast(Expert, expert) for expert in cast(nn.ModuleList, modules["experts"])]
-    model, biased = cast(Model, modules["model"]), cast(Model, modules["biased"])
-    ours = [
-        expert.ours(stage_map) for expert, stage_map in zip(experts, _maps(model, x), strict=True)
-    ]
+    model = cast(Model, modules["model"])
+    biased = cast(Model, modules["biased"])
+    ours = []
+    for expert, stage_map in zip(experts, _maps(model, x), strict=True):
+        ours.append(expert.ours(stage_map))
     return ours, [
         expert.theirs(stage_map)
         for expert, stage_map in zip(experts, _maps(biased, x), strict=True)
@@ -437,7 +438,8 @@ def _maps(model: Model, x: Tensor) -> list[Tensor]:
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     """The channels of these maps; `NeedsError` where an output is no map. The model stays as it
     is."""
-    training, like = model.training, next(model.parameters())
+    training = model.training
+    like = next(model.parameters())
     with torch.no_grad():
         stage_maps = _maps(
             model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device)

@@ -146,13 +146,13 @@ class SagNet(Method):
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """One for the model, one for the style network, one for what the adversary moves of the
         model."""
-        return {
-            "main": OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad]),
-            "style": OptimiserSpec([p for p in modules["style"].parameters() if p.requires_grad]),
-            "adversary": OptimiserSpec(
-                _affine(modules), lr=self.adversary_lr, weight_decay=0.0, clip=self.clip
-            ),
-        }
+        parameters = [p for p in modules["model"].parameters() if p.requires_grad]
+        main = OptimiserSpec(parameters)
+        style = OptimiserSpec([p for p in modules["style"].parameters() if p.requires_grad])
+        adversary = OptimiserSpec(
+            _affine(modules), lr=self.adversary_lr, weight_decay=0.0, clip=self.clip
+        )
+        return {"main": main, "style": style, "adversary": adversary}
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """The classifier's objective: the mean cross-entropy on contents in mixed styles."""
@@ -185,17 +185,15 @@ class SagNet(Method):
     def _losses(self, modules: Modules, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Of the classifier, of the style network, and how far the latter's answers are from
         even."""
-        model, style = cast(Model, modules["model"]), cast(StyleNetwork, modules["style"])
+        model = cast(Model, modules["model"])
+        style = cast(StyleNetwork, modules["style"])
         hidden = model.until(batch.x, style.tap)
         contents, mean, sd = styles(hidden)
         share, other_row, owner = _drawn(batch.ids, sd.dtype)
         share = self.mixing * share.view(-1, 1, 1, 1)
-        mixed = restyled(
-            contents,
-            sd,
-            torch.lerp(mean, mean[other_row], share),
-            torch.lerp(sd, sd[other_row], share),
-        ).to(hidden.dtype)
+        new_mean = torch.lerp(mean, mean[other_row], share)
+        new_sd = torch.lerp(sd, sd[other_row], share)
+        mixed = restyled(contents, sd, new_mean, new_sd).to(hidden.dtype)
         classed = row_losses(model.head(model.after(mixed, style.tap)), batch.y).mean()
         # Styles go to contents and not contents to styles: the same pairs of both, and maps stay
         # where they are.
@@ -225,7 +223,9 @@ class StyleNetwork(nn.Module):
 
     def __init__(self, net: Model, tap: str, affine: list[str]) -> None:
         super().__init__()
-        self.net, self.tap, self.affine = net, tap, tuple(affine)
+        self.net = net
+        self.tap = tap
+        self.affine = tuple(affine)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits [n, k] from the output of the stage."""
@@ -267,8 +267,14 @@ class _Styles(torch.autograd.Function):
         contents, sd = ctx.saved_tensors
         by_contents, by_mean, by_sd = gradients
         n_positions = contents.shape[2] * contents.shape[3]
-        even = torch.zeros_like(sd) if by_mean is None else by_mean / n_positions
-        along = torch.zeros_like(sd) if by_sd is None else by_sd / (n_positions * sd)
+        if by_mean is None:
+            even = torch.zeros_like(sd)
+        else:
+            even = by_mean / n_positions
+        if by_sd is None:
+            along = torch.zeros_like(sd)
+        else:
+            along = by_sd / (n_positions * sd)
         if by_contents is None:
             out = torch.addcmul(even, contents, along)
         else:
@@ -286,7 +292,8 @@ def _drawn(ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     share, other_row, two = torch.rand(3, len(ids), device=ids.device)
     order = ids.argsort(stable=True)
     rank = order.argsort()
-    return share.to(dtype)[rank], order[other_row.argsort()][rank], order[two.argsort()][rank]
+    own_rank = order[other_row.argsort()][rank]
+    return share.to(dtype)[rank], own_rank, order[two.argsort()][rank]
 
 
 def _affine(modules: Modules) -> list[nn.Parameter]:
@@ -304,7 +311,8 @@ def _passed(model: Model, tap: str, shape: tuple[int, ...]) -> list[str]:
         for name, submodule in model.named_modules()
         if name
     ]
-    training, like = model.training, next(model.parameters())
+    training = model.training
+    like = next(model.parameters())
     with torch.no_grad():
         hidden = model.eval().until(
             torch.zeros(1, *shape, dtype=like.dtype, device=like.device), tap

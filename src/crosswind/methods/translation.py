@@ -45,11 +45,9 @@ class Generator(nn.Module):
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         """See the class."""
         translation = _through(self.parts, x, condition)
-        return (
-            translation
-            if translation.shape == x.shape
-            else nn.functional.interpolate(translation, x.shape[2:])
-        )
+        if translation.shape == x.shape:
+            return translation
+        return nn.functional.interpolate(translation, x.shape[2:])
 
 
 class Told(nn.Module):
@@ -85,7 +83,10 @@ class _TranslationBlock(nn.Module):
 
 def _through(layers: nn.ModuleList, x: Tensor, condition: Tensor) -> Tensor:
     for layer in layers:
-        x = layer(x, condition) if isinstance(layer, Told | _TranslationBlock) else layer(x)
+        if isinstance(layer, Told | _TranslationBlock):
+            x = layer(x, condition)
+        else:
+            x = layer(x)
     return x
 
 
@@ -99,9 +100,11 @@ class Discriminator(nn.Module):
         halved = max(1, min(3, (side // 16).bit_length() - 1))
         layers: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1), nn.LeakyReLU(0.2)]
         for index in range(halved):
-            before, after = width * 2**index, width * 2 ** (index + 1)
+            before = width * 2**index
+            after = width * 2 ** (index + 1)
+            stride = 1 if index == halved - 1 else 2
             layers += [
-                nn.Conv2d(before, after, 4, 1 if index == halved - 1 else 2, 1),
+                nn.Conv2d(before, after, 4, stride, 1),
                 nn.InstanceNorm2d(after),
                 nn.LeakyReLU(0.2),
             ]
@@ -120,22 +123,24 @@ def pooled(translations: Tensor, cell: Tensor, state: State) -> tuple[Tensor, Te
     A row meets a place of the pool of its own. An empty place takes its translation, which is
     shown; a full one is shown with chance 1/2 and then takes it.
     """
-    pool, pool_cells = state["pool"], state["pool_cell"]
+    pool = state["pool"]
+    pool_cells = state["pool_cell"]
     n = min(len(translations), len(pool))
     rows = torch.rand(len(translations), device=translations.device).argsort()[:n]
     positions = torch.rand(len(pool), device=translations.device).argsort()[:n]
     empty = pool_cells[positions] < 0
     old = (torch.rand(n, device=translations.device) < 0.5) & ~empty
-    shown, cells = translations.clone(), cell.clone()
+    shown = translations.clone()
+    cells = cell.clone()
     is_old = old.view(-1, 1, 1, 1)
     before = (pool[positions].to(translations.dtype) / 127.5 - 1.0).to(translations.dtype)
     shown[rows] = torch.where(is_old, before, translations[rows])
     cells[rows] = torch.where(old, pool_cells[positions], cell[rows])
     takes = old | empty
-    changed, cells_after = pool.clone(), pool_cells.clone()
-    changed[positions] = torch.where(
-        takes.view(-1, 1, 1, 1), levels(translations[rows]), pool[positions]
-    )
+    changed = pool.clone()
+    cells_after = pool_cells.clone()
+    new = levels(translations[rows])
+    changed[positions] = torch.where(takes.view(-1, 1, 1, 1), new, pool[positions])
     cells_after[positions] = torch.where(takes, cell[rows], pool_cells[positions])
     return shown, cells, {"pool": changed, "pool_cell": cells_after}
 

@@ -31,7 +31,8 @@ _HOOKS = ("fit", "predict", "get_params", "set_params")
 def check_estimator(knobs: Mapping[str, Any], field: str) -> None:
     """Refuse, by an `InputError` on one of the knobs, an estimator that cannot be made."""
     if knobs["file"] is not None and not Path(knobs["file"]).is_file():
-        raise InputError(f"{field}.file", f"there is no file {str(knobs['file'])!r}")
+        problem = f"there is no file {str(knobs['file'])!r}"
+        raise InputError(f"{field}.file", problem)
     estimator_of(knobs, field)
 
 
@@ -167,11 +168,11 @@ def _of_file(file: Path, name: str, field: str) -> Any:
     module = module_of(str(file), f"{field}.file")
     maker = getattr(module, name, None)
     if not callable(maker):
-        raise InputError(
-            f"{field}.estimator",
+        problem = (
             f"there is no function {name!r} in {file.name}; it must give an estimator that is not"
-            " fitted",
+            " fitted"
         )
+        raise InputError(f"{field}.estimator", problem)
     return maker
 
 

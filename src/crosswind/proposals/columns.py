@@ -100,6 +100,15 @@ ROLES: Mapping[str, str] = {
 _IDENTIFIERS = re.compile(
     r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE
 )
+_WHY_UNUSED = {
+    "one-value": "one value",
+    "empty": "no value in any row",
+    "fold": "folds, left alone",
+    "texts": "texts",
+    "paths": "paths",
+    "nested": "lists or other nested values",
+}
+"""Why a column of a kind is neither label nor attribute nor input."""
 
 
 @dataclass(frozen=True)
@@ -131,22 +140,13 @@ class TableColumn:
         """Why the column is neither label nor attribute nor input, with its number of rows."""
         if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
             return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
-        identifier = f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier"
-        empty = f"{self.name}: no value in any row"
-        fold = f"{self.name}: folds, left alone"
-        texts = f"{self.name}: texts"
-        return {
-            "identifier": identifier,
-            "one-value": f"{self.name}: one value",
-            "empty": empty,
-            "fold": fold,
-            "texts": texts,
-            "paths": f"{self.name}: paths",
-            "nested": f"{self.name}: lists or other nested values",
-        }.get(
-            self.kind,
+        if self.kind == "identifier":
+            return f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier"
+        if self.kind in _WHY_UNUSED:
+            return f"{self.name}: {_WHY_UNUSED[self.kind]}"
+        return (
             f"{self.name}: {self.n_values:,} different values, not all of them numbers, such as"
-            f" {self.example!r}",
+            f" {self.example!r}"
         )
 
 
@@ -202,7 +202,9 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
     if n_values <= MOST_VALUES:
         return "classes"
     if numbers is not None:
-        return "identifier" if _counts_rows(name, numbers, n_values, n_rows) else "numbers"
+        if _counts_rows(name, numbers, n_values, n_rows):
+            return "identifier"
+        return "numbers"
     if n_words(texts) >= 3:
         return "texts"
     if n_values > n_rows / 2 or _IDENTIFIERS.search(name):
@@ -237,7 +239,9 @@ def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
         if role is None:
             return {}
         roles.setdefault(role, []).append(value)
-    return roles if {"train", "test"} <= roles.keys() else {}
+    if {"train", "test"} <= roles.keys():
+        return roles
+    return {}
 
 
 def n_words(texts: Series) -> float:

@@ -68,14 +68,11 @@ def inputs_of(
     found_images = _images(rows, columns, Path(table), images)
     if found_images is not None:
         return found_images
-    texts = sorted(
-        (
-            name
-            for name, column in columns.items()
-            if column.kind == "texts" or _few_texts(rows, column)
-        ),
-        key=lambda name: -n_words(rows[name].cast(str)),
-    )
+    texts = []
+    for name, column in columns.items():
+        if column.kind == "texts" or _few_texts(rows, column):
+            texts.append(name)
+    texts.sort(key=lambda name: -n_words(rows[name].cast(str)))
     if not texts:
         return None
     more_texts = texts[1] if len(texts) > 1 else ""
@@ -98,12 +95,7 @@ def _images(
     if images is not None and not Path(images).is_dir():
         raise InputError("--images", f"{images!r} is no folder")
     named = [name for name, column in columns.items() if column.kind == "paths"]
-    identifiers = [
-        name
-        for name, column in columns.items()
-        if column.kind in ("identifier", "texts", "other")
-        or (column.n_values == rows.height and column.kind != "nested")
-    ]
+    identifiers = [name for name, column in columns.items() if _may_name(column, rows.height)]
     if images is not None:
         folders = [Path(images)]
     else:
@@ -160,3 +152,10 @@ def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool, is_li
     except DataError as error:
         return is_listed and "which is not read" in str(error)
     return all(file.lower().endswith(IMAGE_ENDINGS) for file in files)
+
+
+def _may_name(column: TableColumn, n_rows: int) -> bool:
+    """Whether the values of a column may be names of files, one a row."""
+    if column.kind in ("identifier", "texts", "other"):
+        return True
+    return column.n_values == n_rows and column.kind != "nested"

@@ -52,22 +52,21 @@ def label_of(
     if column is None:
         return None
     notes = []
-    unusable = [
-        f"{name!r} cannot be it ({_why_not(candidate)})"
-        for name, candidate in columns.items()
-        if name.lower() in LABELS and not _may_be(candidate)
-    ]
+    unusable = []
+    for name, candidate in columns.items():
+        if name.lower() in LABELS and not _may_be(candidate):
+            unusable.append(f"{name!r} cannot be it ({_why_not(candidate)})")
     if guessed:
         other_candidates = [
             name
             for name, candidate in columns.items()
             if _may_be(candidate) and name != column.name
         ]
-        notes.append(
-            f"label {column.name!r} is guessed, as"
-            f" {'; '.join(unusable) or 'no column has a usual name'}: --label names another"
-            + (f" ({', '.join(other_candidates[:5])})" if other_candidates else "")
-        )
+        reason = "; ".join(unusable) or "no column has a usual name"
+        note = f"label {column.name!r} is guessed, as {reason}: --label names another"
+        if other_candidates:
+            note += f" ({', '.join(other_candidates[:5])})"
+        notes.append(note)
     if column.kind == "numbers" or column.graded:
         cut, sentence = _cut(rows, column)
         return Label(column.name, tuple(bin_names([cut])), 2, (cut,), (*notes, sentence))
@@ -105,14 +104,11 @@ def _chosen(
                 "--label", f"{named!r} cannot be predicted ({_why_not(column)})", fitting
             )
         return column, False
-    usual = sorted(
-        (
-            column
-            for column in columns.values()
-            if column.name.lower() in LABELS and _may_be(column)
-        ),
-        key=lambda column: LABELS.index(column.name.lower()),
-    )
+    usual = []
+    for column in columns.values():
+        if column.name.lower() in LABELS and _may_be(column):
+            usual.append(column)
+    usual.sort(key=lambda column: LABELS.index(column.name.lower()))
     classes = [column for column in columns.values() if column.kind == "classes"]
     words = [column for column in classes if not column.numeric]
     first = next(iter(usual or words or classes), None)

@@ -43,7 +43,8 @@ class ReadyStudy:
 
     def _repr_html_(self) -> str:
         title = f"{self.path}: {self.runs_in_words}"
-        return html.points(title, [f"{note}." for note in self.notes])
+        sentences = [f"{note}." for note in self.notes]
+        return html.points(title, sentences)
 
     def write(self) -> None:
         """Write the study's file. Raises `OSError`."""

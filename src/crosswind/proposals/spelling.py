@@ -46,7 +46,8 @@ def one_value_each(rows: DataFrame, columns: Sequence[str]) -> OneSpelling:
         raw = rows[name].cast(polars.String, strict=False)
         if raw.n_unique() > MOST_SPELLINGS:
             continue
-        spellings = spellings_of(raw.drop_nulls().unique().sort().to_list())
+        distinct = raw.drop_nulls().unique().sort().to_list()
+        spellings = spellings_of(distinct)
         if not spellings.names and not spellings.doubts:
             continue
         rows = rows.with_columns(_in_one_way(raw, name, spellings, written).alias(name))

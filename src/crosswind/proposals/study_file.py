@@ -175,17 +175,15 @@ def _used_spellings(
 
 def _unit(columns: Mapping[str, TableColumn], label: Label) -> str | None:
     """A column whose equal values are of one thing: of a usual name, with values that repeat."""
-    return next(
-        (
-            name
-            for name, column in columns.items()
-            if name.lower() in UNITS
+    for name, column in columns.items():
+        if (
+            name.lower() in UNITS
             and name != label.name
             and column.kind != "classes"
             and not column.n_empty
-        ),
-        None,
-    )
+        ):
+            return name
+    return None
 
 
 def _label(
@@ -306,7 +304,8 @@ def _options(
     if header is not None:
         options["header"] = list(header)
     if inputs.kind == "images":
-        options |= {"images": inputs.folder, "path_column": inputs.columns[0], "size": size}
+        path_column = inputs.columns[0]
+        options |= {"images": inputs.folder, "path_column": path_column, "size": size}
     elif inputs.kind == "texts":
         names = list(inputs.columns)
         options["text"] = names[0] if len(names) == 1 else names

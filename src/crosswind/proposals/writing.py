@@ -98,14 +98,11 @@ def _tie_comment(draft: Draft) -> str:
     pairs = []
     for design in draft.designs:
         if design.tie.matching:
-            pairs.append(
-                f"{design.attribute}: "
-                + ", ".join(
-                    f"{name} with {' or '.join(values)}"
-                    for name, values in design.tie.matching.items()
-                )
-                + f" in {design.tie.matched_share:.0%} of the rows"
-            )
+            matching = []
+            for name, values in design.tie.matching.items():
+                matching.append(f"{name} with {' or '.join(values)}")
+            share = f"{design.tie.matched_share:.0%} of the rows"
+            pairs.append(f"{design.attribute}: {', '.join(matching)} in {share}")
     lines = [f"  # the rows themselves tie {pair}\n" for pair in pairs]
     if not pairs:
         how = "though the rows do not: what would such a tie cost"

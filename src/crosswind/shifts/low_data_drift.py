@@ -106,7 +106,8 @@ class LowDataDrift(Shift):
         out = np.empty(len(cells.label.values))
         for code, name in enumerate(cells.label.values):
             if code not in ratio_of_class and default is None:
-                raise InputError(field, f"names neither {cells.label.name} {name!r} nor a default")
+                problem = f"names neither {cells.label.name} {name!r} nor a default"
+                raise InputError(field, problem)
             if code in ratio_of_class:
                 ratio = ratio_of_class[code]
             else:

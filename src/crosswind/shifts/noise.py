@@ -123,12 +123,8 @@ def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
     values = dict(spec) if isinstance(spec, Mapping) else {"rate": spec}
     for name in values:
         if name not in ("rate", "kind", "matrix", "validation"):
-            raise unknown(
-                f"{field}.{name}",
-                "setting of label noise",
-                name,
-                ["rate", "kind", "matrix", "validation"],
-            )
+            choices = ["rate", "kind", "matrix", "validation"]
+            raise unknown(f"{field}.{name}", "setting of label noise", name, choices)
     if values.get("matrix") is not None:
         values = {"kind": "matrix", "rate": 1} | values
     if "rate" not in values:

@@ -65,4 +65,5 @@ def _kept(cells: Cells, name: str, values: Any, axis_field: str, values_field: s
     axis = cells.axis(name, axis_field)
     weights = np.zeros(cells.shape[axis])
     weights[codes_of(cells.axes[axis], values, values_field)] = 1.0
-    return NormalForm(cells.shape, (cells.along([axis], weights),))
+    factors = (cells.along([axis], weights),)
+    return NormalForm(cells.shape, factors)

@@ -105,11 +105,8 @@ class SpuriousCorrelation(Shift):
         matched = self.matched(cells, field)
         strength = exact(self.strength, f"{field}.strength", 0, 1)
         if self.counterexamples_from not in ("unmatched", "uniform"):
-            raise InputError(
-                f"{field}.counterexamples_from",
-                f"not {self.counterexamples_from!r}",
-                ["unmatched", "uniform"],
-            )
+            problem = f"not {self.counterexamples_from!r}"
+            raise InputError(f"{field}.counterexamples_from", problem, ["unmatched", "uniform"])
         weights = matched.astype(np.float64)
         if strength < 1:
             unmatched_share = (1 - strength) / matched.shape[1]

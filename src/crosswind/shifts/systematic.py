@@ -203,10 +203,10 @@ class Systematic(Shift):
             )
             total += share_of_classes
             if n_classes == 0:
-                raise InputError(
-                    path,
-                    f"leaves {value!r} empty: {share} of {n} classes is less than half a class",
+                problem = (
+                    f"leaves {value!r} empty: {share} of {n} classes is less than half a class"
                 )
+                raise InputError(path, problem)
             need = n_classes - int(table[:, code].sum())
             chosen = _filling(queue, need)
             if chosen is None:

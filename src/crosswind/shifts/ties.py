@@ -111,7 +111,9 @@ def log_independence(table: NDArray[np.float64]) -> float:
         return 0.0
     expected = table.sum(axis=1)[:, None] * table.sum(axis=0)[None] / table.sum()
     statistic = float(((table - expected) ** 2 / expected).sum())
-    return log_tail(statistic, freedom) if statistic > 0 else 0.0
+    if statistic > 0:
+        return log_tail(statistic, freedom)
+    return 0.0
 
 
 def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -41,7 +41,8 @@ class UnseenData(Shift):
             raise InputError(
                 f"{field}.unseen", f"leaves no value of {self.attribute!r} to train on"
             )
-        return NormalForm(cells.shape, (cells.along([axis], weights),))
+        factors = (cells.along([axis], weights),)
+        return NormalForm(cells.shape, factors)
 
     def attributes(self) -> tuple[str, ...]:
         """The attribute."""

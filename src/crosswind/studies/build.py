@@ -140,7 +140,8 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
             raise DataError(f"{field}.clusters.features: {error}") from None
     for name, rule in values.get("rules", {}).items():
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
-    dataset = with_same(dataset, values.get("same", {}), field=f"{field}.same")
+    same = values.get("same", {})
+    dataset = with_same(dataset, same, field=f"{field}.same")
     dataset = with_distinct(dataset, values.get("distinct", []), field=f"{field}.distinct")
     attributes = [name for name in (*values["keep"], values["unit"]) if name is not None]
     refuse_doubts(dataset, attributes, field)

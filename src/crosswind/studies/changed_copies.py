@@ -133,7 +133,8 @@ def _neighbour_chain(
     if dataset.image_shape is not None:
         height = min(dataset.image_shape[:2])
     definition = neighbourhood(neighbourhood_name)
-    knobs = {**definition.knobs(height >= LARGE), **(handed or {})}
+    large = height >= LARGE
+    knobs = {**definition.knobs(large), **(handed or {})}
     return ((definition.transform, knobs),)
 
 
@@ -261,10 +262,8 @@ def labelled_pool(
         return []
     sets = []
     for change_index, change in enumerate(changes):
-        logits, read = (
-            None if array is None else array[change_index]
-            for array in (plain.logits, plain.features)
-        )
+        logits = None if plain.logits is None else plain.logits[change_index]
+        read = None if plain.features is None else plain.features[change_index]
         answer = plain.answer[change_index, :, 0]
         answers = Answers(answer, logits, features=read)
         if copied is not None:
@@ -280,6 +279,5 @@ def _with_neighbours(
         entropies = {}
     else:
         entropies = {neighbourhood_name: copied.entropy[change_index]}
-    return replace(
-        plain, neighbours={neighbourhood_name: copied.answer[change_index]}, entropies=entropies
-    )
+    neighbours = {neighbourhood_name: copied.answer[change_index]}
+    return replace(plain, neighbours=neighbours, entropies=entropies)

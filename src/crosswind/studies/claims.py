@@ -53,7 +53,10 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
 
 def unshifted(shifts: Mapping[str, Any]) -> str | None:
     """The first shift of a study that has no part, beside which a cost is told."""
-    return next((name for name, components in shifts.items() if components == []), None)
+    for name, components in shifts.items():
+        if components == []:
+            return name
+    return None
 
 
 def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
@@ -120,7 +123,8 @@ class _ClaimChecker:
             if side_points[name] is not claim_points:
                 where = f"under {side.shift!r}"
             declared = getattr(claim, name)
-            self._check_side(f"{path}.{name}", declared, side, side_points[name], where)
+            points = side_points[name]
+            self._check_side(f"{path}.{name}", declared, side, points, where)
             if side.minus is not None:
                 _check_minus(
                     f"{path}.{name}.minus",
@@ -177,7 +181,8 @@ class _ClaimChecker:
         ):
             if side.method not in labels:
                 role = "the reference " if declared is None else ""
-                raise InputError(method_path, f"{role}{side.method!r} is not run {where}", labels)
+                problem = f"{role}{side.method!r} is not run {where}"
+                raise InputError(method_path, problem, labels)
         for scored_path, scored in ((path, side), (f"{path}.minus", side.minus)):
             if scored is not None and scored.set not in self.test_sets:
                 raise unknown(f"{scored_path}.set", "set of role test", scored.set, self.test_sets)
@@ -279,11 +284,11 @@ def _under(
 def _matching_points(
     points: Sequence[StudyPoint], point_fields: Mapping[str, str]
 ) -> list[StudyPoint]:
-    return [
-        point
-        for point in points
-        if all(getattr(point, name) == value for name, value in point_fields.items())
-    ]
+    matching_points: list[StudyPoint] = []
+    for point in points:
+        if all(getattr(point, name) == value for name, value in point_fields.items()):
+            matching_points.append(point)
+    return matching_points
 
 
 def _check_name(field: str, kind: str, name: Any, names: Collection[Any]) -> None:

@@ -64,7 +64,8 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
         raise InputError(f"{path}.each", f"must map settings to lists of values, not {shown(each)}")
     for key, chosen in each.items():
         if not isinstance(chosen, list) or not chosen:
-            raise InputError(f"{path}.each.{key}", f"must be a list of values, not {shown(chosen)}")
+            field = f"{path}.each.{key}"
+            raise InputError(field, f"must be a list of values, not {shown(chosen)}")
     for number, picked in enumerate(product(*each.values())):
         if number == MOST:
             raise InputError(f"{path}.each", f"makes more than {MOST:,} entries")

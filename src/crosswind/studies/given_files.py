@@ -80,9 +80,8 @@ def place_of(setting: str, folder: Path | None, path: str) -> Path:
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        raise InputError(
-            path, f"there is no file {name!r}{'' if is_file else f' and no module {setting!r}'}"
-        )
+        problem = f"there is no file {name!r}{'' if is_file else f' and no module {setting!r}'}"
+        raise InputError(path, problem)
     return Path(spec.origin)
 
 

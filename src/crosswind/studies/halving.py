@@ -98,7 +98,8 @@ def promote(spec: Values, folders: Sequence[Path]) -> dict[str, Any]:
 
     def rank(position: int) -> tuple[bool, bool, float]:
         score = fit_scores[position]
-        return not _is_training(folders[position]), score is None, -(score or 0.0)
+        fit_folder = folders[position]
+        return not _is_training(fit_folder), score is None, -(score or 0.0)
 
     order = sorted(range(len(folders)), key=rank)
     return {"promoted": sorted(order[: spec["places"]]), "scores": fit_scores}

@@ -89,7 +89,8 @@ def execute(kind: str, spec: Values, workspace: Workspace) -> dict[str, Any]:
     """
     workspace.folder.mkdir(parents=True, exist_ok=True)
     shared, outcome = KINDS[kind](spec, workspace)
-    about = {"kind": kind, "spec": spec, "needs": list(workspace.needs), **shared}
+    needs = list(workspace.needs)
+    about = {"kind": kind, "spec": spec, "needs": needs, **shared}
     (workspace.folder / "job.json").write_text(plain_json(about), encoding="utf-8")
     return {
         "status": "finished",
@@ -208,12 +209,15 @@ def predict(spec: Values, workspace: Workspace) -> Done:
     if spec.get("shows_order"):
         _check_order(spec["model"], split, name, predictions[GIVEN][name])
     write_predictions(workspace.folder / "predictions.npz", predictions)
-    write_exhibits(workspace.folder, write_texts(workspace.folder, predictions, split.class_names))
+    exhibits = write_texts(workspace.folder, predictions, split.class_names)
+    write_exhibits(workspace.folder, exhibits)
     report = split.report
+    own_set = {name: _set_names(split)[name]}
+    own_report = {"sets": {name: report["sets"].get(name)}, "short": report["short"]}
     about = {
-        "sets": {name: _set_names(split)[name]},
+        "sets": own_set,
         "doubts": doubts,
-        "split": {"sets": {name: report["sets"].get(name)}, "short": report["short"]},
+        "split": own_report,
         "warnings": [*report["warnings"], *doubts],
         "cost": meter.cost(),
     }
@@ -290,10 +294,8 @@ def estimate(spec: Values, workspace: Workspace) -> Done:
     estimator = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"])
     name = spec["set"]
     files = {key: workspace.needed[job] for key, job in spec["reads"].items()}
-    source, target = (
-        read_predictions(folder / "predictions.npz")
-        for folder in (workspace.needed[workspace.needs[0]], files["predicted"])
-    )
+    source = read_predictions(workspace.needed[workspace.needs[0]] / "predictions.npz")
+    target = read_predictions(files["predicted"] / "predictions.npz")
     neighbourhood_name = spec["estimator_near"]
     copied = {}
     for key, folder in files.items():
@@ -318,13 +320,9 @@ def estimate(spec: Values, workspace: Workspace) -> Done:
         pool = labelled_pool(
             copies.get("pool"), neighbourhood_name, copies.get("pool near"), changes
         )
+        target_answers = set_answers(sets[name], neighbourhood_name, copies.get("target"))
         estimated, sentences = told_of(
-            estimator,
-            labelled_source,
-            set_answers(sets[name], neighbourhood_name, copies.get("target")),
-            pool,
-            neighbourhood_name,
-            name,
+            estimator, labelled_source, target_answers, pool, neighbourhood_name, name
         )
         warnings += [f"{spec['label']} {text}" for text in sentences]
         estimates |= {rule: estimated} if estimated else {}
@@ -509,16 +507,18 @@ def row_set(split: Split, name: str) -> RowSet:
 def _set_names(split: Split) -> dict[str, dict[str, Any]]:
     """What scores name: role, groups, classes and which of the groups training shows, of every set
     but training."""
-    return {
-        name: {
-            "role": role,
-            "groups": list(rows.group_names),
-            "classes": list(split.class_names),
-            "seen": split.seen(rows),
-        }
-        for role, sets in (("validation", split.validation), ("test", split.evaluation))
-        for name, rows in sets.items()
-    }
+    set_names: dict[str, dict[str, Any]] = {}
+    for role, sets in (("validation", split.validation), ("test", split.evaluation)):
+        for name, rows in sets.items():
+            groups = list(rows.group_names)
+            classes = list(split.class_names)
+            set_names[name] = {
+                "role": role,
+                "groups": groups,
+                "classes": classes,
+                "seen": split.seen(rows),
+            }
+    return set_names
 
 
 def _regrouped(
@@ -528,9 +528,8 @@ def _regrouped(
     split."""
     ids = datasets[rows.source].row_ids(rows.rows)
     order = np.argsort(predictions.ids, kind="stable")
-    positions = order[
-        np.minimum(np.searchsorted(predictions.ids, ids, sorter=order), len(order) - 1)
-    ]
+    nearest_positions = np.searchsorted(predictions.ids, ids, sorter=order)
+    positions = order[np.minimum(nearest_positions, len(order) - 1)]
     if not np.array_equal(predictions.ids[positions], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
     answer = predictions.answer[positions]
@@ -555,9 +554,8 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
     run, base = _training(fitted, folders)
-    return trained(
-        *run, fitted["seed"], {rule: tensors_in(path) for rule, path in files.items()}, base=base
-    )
+    weights_by_rule = {rule: tensors_in(path) for rule, path in files.items()}
+    return trained(*run, fitted["seed"], weights_by_rule, base=base)
 
 
 def _folders(workspace: Workspace) -> list[Path]:
@@ -595,10 +593,8 @@ def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None
         state = {key: value.contiguous() for key, value in trajectory.weights(rule).items()}
         exported = method.exports(state)
         left = frozen if exported else set()
-        save_file(
-            {key: value for key, value in state.items() if key not in left},
-            str(folder / WEIGHTS.format(rule)),
-        )
+        trained_weights = {key: value for key, value in state.items() if key not in left}
+        save_file(trained_weights, str(folder / WEIGHTS.format(rule)))
         for name, data in exported.items():
             write_atomically(folder / f"exports-{rule}" / name, data)
 
@@ -611,10 +607,8 @@ def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:
         write_atomically(path.with_name(f"{path.name}.txt"), traced.table.encode())
         write_atomically(trace, traced.trace)
     except OSError as error:
-        return {
-            "path": None,
-            "trouble": f"{trace.name} cannot be written: {error.strerror or error}",
-        }
+        trouble = f"{trace.name} cannot be written: {error.strerror or error}"
+        return {"path": None, "trouble": trouble}
     return {"path": str(trace), "trouble": ""}
 
 

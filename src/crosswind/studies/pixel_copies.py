@@ -69,9 +69,8 @@ def _check(
     for split_part in split.parts.values():
         if split_part.source in hashes_by_name:
             source_rows = rows_by_test[split_part.role == "test"]
-            source_rows[split_part.source] = np.union1d(
-                source_rows.get(split_part.source, np.empty(0, np.int64)), split_part.pool.rows()
-            )
+            known_rows = source_rows.get(split_part.source, np.empty(0, np.int64))
+            source_rows[split_part.source] = np.union1d(known_rows, split_part.pool.rows())
     trained = np.concatenate(
         [hashes_by_name[name][rows] for name, rows in rows_by_test[False].items()]
         or [np.empty(0, np.uint64)]
@@ -87,14 +86,13 @@ def _check(
             trained_name, twin = next(
                 (trained_name, matching[0]) for trained_name, matching in twins if len(matching)
             )
-            pair = (
-                f"row {datasets[name].ids[leaks[0]] + 1:,} of {name} and row"
-                f" {datasets[trained_name].ids[twin] + 1:,} of {trained_name}"
-            )
+            own_id = datasets[name].ids[leaks[0]]
+            trained_id = datasets[trained_name].ids[twin]
+            pair = f"row {own_id + 1:,} of {name} and row {trained_id + 1:,} of {trained_name}"
             number = len(np.unique(hashes_by_name[name][leaks]))
-            raise InputError(
-                f"data.{name}",
+            problem = (
                 f"{number:,} pictures that test have the pixels of pictures that train or validate,"
                 f" in files of different bytes, such as {pair}; take one of each out, or prepare a"
-                " copy (crosswind prepare), which knows a picture by its pixels",
+                " copy (crosswind prepare), which knows a picture by its pixels"
             )
+            raise InputError(f"data.{name}", problem)

@@ -51,8 +51,9 @@ def write_texts(
         first = {}
         for index in lost[::-1]:
             first[set_predictions.texts[index]] = int(set_predictions.ids[index])
+        lost_share = len(lost) / max(len(set_predictions), 1)
         caption = (
-            f"{len(lost):,} of {len(set_predictions):,} answers ({len(lost) / max(len(set_predictions), 1):.1%}) could"
+            f"{len(lost):,} of {len(set_predictions):,} answers ({lost_share:.1%}) could"
             " not be read as a label"
         )
         rows = [

@@ -17,11 +17,11 @@ its own."""
 
 def entries_of(prompts: Mapping[str, Any]) -> Entries:
     """The entries of every model and prompt, of the study's field `prompts` as plain values."""
-    return {
-        (model, prompt): labels_of(entry)
-        for model, by_prompt in prompts["models"].items()
-        for prompt, entry in by_prompt.items()
-    }
+    entries = {}
+    for model, by_prompt in prompts["models"].items():
+        for prompt, entry in by_prompt.items():
+            entries[(model, prompt)] = labels_of(entry)
+    return entries
 
 
 def labels_of(entry: str | Sequence[str]) -> list[str]:

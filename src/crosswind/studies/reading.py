@@ -57,7 +57,8 @@ def read_study_file(path: Path) -> dict[str, Any]:
         problem = f"there is no study file {path}{f', did you mean {suggestion!r}?' if suggestion else ''} {valid}"
         raise DataError(problem)
     try:
-        return parse(read_at_most(path, MAX_BYTES).decode("utf-8-sig"), str(path))
+        text = read_at_most(path, MAX_BYTES).decode("utf-8-sig")
+        return parse(text, str(path))
     except OSError as error:
         raise DataError(f"cannot read {path} as a study file: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -73,10 +74,11 @@ def parse(text: str, where: str) -> dict[str, Any]:
         )
     if not isinstance(value, dict):
         names = {list: "list", str: "text", int: "number", float: "number", bool: "true/false"}
-        raise DataError(
+        problem = (
             f"{where} holds a {names[type(value)]} at the top, not a mapping with keys such as"
             " 'data', 'shifts', 'methods'"
         )
+        raise DataError(problem)
     return value
 
 
@@ -320,7 +322,8 @@ def field_error(
     else:
         field = where
     if kind == "extra_forbidden":
-        return _unknown_field(field, path, _fields_at(model, path[:-1]))
+        valid = _fields_at(model, path[:-1])
+        return _unknown_field(field, path, valid)
     if kind == "missing":
         about = _fields_at(model, path[:-1])[path[-1]].description
         return InputError(field, f"is missing ({about})" if about else "is missing")

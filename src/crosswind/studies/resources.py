@@ -78,7 +78,8 @@ def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:
     by_method = {}
     for label, settings in methods.items():
         if isinstance(settings, Mapping) and settings.get("resources") is not None:
-            by_method[label] = parse_resources(settings["resources"], f"methods.{label}.resources")
+            field = f"methods.{label}.resources"
+            by_method[label] = parse_resources(settings["resources"], field)
     taken = {}
     for job in jobs:
         device = str(job.spec.get("training", {}).get("device", ""))

@@ -86,12 +86,8 @@ class StudyCost:
     def to_json(self) -> dict[str, Any]:
         """The cost as plain values."""
         totals = {"seconds": self.seconds, "gpu_seconds": self.gpu_seconds, "bytes": self.bytes}
-        return {
-            **totals,
-            "asked": self.asked,
-            "measuring_seconds": self.measuring,
-            "fits": [{**dataclasses.asdict(fit), "seconds": fit.seconds} for fit in self.fits],
-        }
+        fits = [{**dataclasses.asdict(fit), "seconds": fit.seconds} for fit in self.fits]
+        return {**totals, "asked": self.asked, "measuring_seconds": self.measuring, "fits": fits}
 
 
 def measure_costs(plan: Plan) -> StudyCost:
@@ -163,11 +159,12 @@ def _measured(
     validations = max(1, steps // training["validate_every"])
     validation = longer.cost["validation_seconds"] / longer.validations
     once = longer.cost["prepare_seconds"] + longer.cost["other_seconds"]
+    fit_seconds = once + steps * step + validations * validation
     return dataclasses.replace(
         cost,
         steps=steps,
         step_seconds=step,
-        fit_seconds=once + steps * step + validations * validation,
+        fit_seconds=fit_seconds,
         test_seconds=seconds,
         bytes=size,
     )
@@ -192,7 +189,9 @@ class _ShortRun:
         """The seconds of one step: those that this run took more than a shorter one."""
         steps = self.cost["steps"] - shorter.cost["steps"]
         seconds = _step_seconds(self.cost) - _step_seconds(shorter.cost)
-        return seconds / steps if steps > 0 and seconds > 0 else self.mean_step
+        if steps > 0 and seconds > 0:
+            return seconds / steps
+        return self.mean_step
 
     @property
     def mean_step(self) -> float:
@@ -236,7 +235,8 @@ def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> 
     n_rows = json.loads((folder / "split.json").read_text(encoding="utf-8"))["sets"]["train"][
         "rows"
     ]
-    return _ShortRun(workspace, cost, steps, max(1, len(history)), n_rows)
+    validations = max(1, len(history))
+    return _ShortRun(workspace, cost, steps, validations, n_rows)
 
 
 def _following(jobs: Sequence[Job], fit: _ShortRun, root: Path) -> tuple[float, int]:
@@ -251,12 +251,10 @@ def _following(jobs: Sequence[Job], fit: _ShortRun, root: Path) -> tuple[float, 
             continue
         folder = root / job.key
         folder.mkdir()
+        needs = (fit.workspace.key,)
+        needed = {fit.workspace.key: fit.folder}
         workspace = dataclasses.replace(
-            fit.workspace,
-            key=job.key,
-            needs=(fit.workspace.key,),
-            folder=folder,
-            needed={fit.workspace.key: fit.folder},
+            fit.workspace, key=job.key, needs=needs, folder=folder, needed=needed
         )
         started = time.perf_counter()
         execute("predict", job.spec, workspace)

@@ -140,7 +140,8 @@ class RunRecorder:
             # files replace these; never a finished job without files.
             for name in (key, *following):
                 if staged is not None and (folder := staged.with_name(name)).is_dir():
-                    artifacts.publish(folder, artifacts.artifact_folder(self.store.out, name))
+                    final = artifacts.artifact_folder(self.store.out, name)
+                    artifacts.publish(folder, final)
         for name in (key, *following):
             shutil.rmtree(artifacts.checkpoint_folder(self.store.out, name), ignore_errors=True)
         return True
@@ -158,11 +159,12 @@ class RunRecorder:
         values: dict[str, Any] = {}
         for name, nothing in empty.items():
             values[name] = plain_json(outcome.get(name, nothing))
+        reason = outcome.get("reason")
         values |= {
             "status": outcome["status"],
             "worker": worker,
             "seconds": seconds,
-            "reason": outcome.get("reason"),
+            "reason": reason,
             "detail": "",
         }
         if not _end(connection, whose, **values):
@@ -243,7 +245,8 @@ class RunRecorder:
     ) -> bool:
         if not _end(connection, self._mine(key), status="failed", **failure):
             return False
-        _end(connection, self._after(connection, key, following), status="failed", **failure)
+        whose = self._after(connection, key, following)
+        _end(connection, whose, status="failed", **failure)
         return True
 
     def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:

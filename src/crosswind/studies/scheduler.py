@@ -190,9 +190,9 @@ class _Work:
             interrupts.check()
         ended = [self.status[key] for key in self.rows]
         seconds = time.monotonic() - started
-        finished, diverged, failed = (
-            ended.count(status) for status in ("finished", "diverged", "failed")
-        )
+        finished = ended.count("finished")
+        diverged = ended.count("diverged")
+        failed = ended.count("failed")
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
         traced = tuple(self.traces.written), tuple(self.traces.troubles)
         numbers = finished, diverged, failed, self.executed, seconds, busy
@@ -223,9 +223,8 @@ class _Work:
         try:
             self.order.prepare()
         except graphlib.CycleError as error:
-            raise InputError(
-                "runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}"
-            ) from None
+            problem = f"these runs need each other in a circle: {' -> '.join(error.args[1])}"
+            raise InputError("runs", problem) from None
         for key in self.jobs:
             self._note(key, at_start[key])
         self._reach()
@@ -257,7 +256,8 @@ class _Work:
                     "profile": profile,
                     "following": following,
                 }
-                self.engine.submit(replace(self._task(job), **extras))
+                task = replace(self._task(job), **extras)
+                self.engine.submit(task)
                 self._tell(key, "started")
 
     def _followers(self, key: str) -> list[str]:

@@ -201,24 +201,29 @@ class DrawCounts:
         tables = []
         for names in (chosen, *([name] for name in chosen)):
             tables.append(self.together(names, with_label=False))
+        group_rows = self.together(groups, True, sampler).ravel().tolist()
+        environment_rows = tables[0].sum(axis=0).tolist()
+        models_by_label = {
+            label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()
+        }
+        is_visited = any(
+            name in chosen for name in self.study_cells.names if name not in self.cells.names
+        )
+        sampler_name = sampler if isinstance(sampler, str) else next(iter(sampler))
         shared: dict[str, Any] = {
-            "environment_rows": tables[0].sum(axis=0).tolist(),
-            "group_rows": self.together(groups, True, sampler).ravel().tolist(),
+            "environment_rows": environment_rows,
+            "group_rows": group_rows,
             "environment_tables": tables,
             "group_table": self.together(groups, True),
-            "sampler": sampler if isinstance(sampler, str) else next(iter(sampler)),
+            "sampler": sampler_name,
             "undrawn_environments": self.undrawn(environments, False, sampler),
             "undrawn_groups": self.undrawn(groups, True, sampler),
             "input": input_spec,
-            "models": {
-                label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()
-            },
+            "models": models_by_label,
             "attributes": split["attributes"],
             "environment_names": self._names(environments),
             "name": method.facts.name,
-            "visited": any(
-                name in chosen for name in self.study_cells.names if name not in self.cells.names
-            ),
+            "visited": is_visited,
         }
         for _, knobs, training in method.points:
             steps = TrainingSettings(**training).longest(self.train_rows)
@@ -242,11 +247,9 @@ class DrawCounts:
                     np.moveaxis(counts, axis, 0).reshape(counts.shape[axis], -1).sum(axis=1)
                 )
                 values = zip(cells.axes[axis].values, row_counts, strict=True)
-                lots += [
-                    (int(count), f"{attribute} {value!r} of set {name!r}")
-                    for value, count in values
-                    if count
-                ]
+                for value, count in values:
+                    if count:
+                        lots.append((int(count), f"{attribute} {value!r} of set {name!r}"))
         return min(lots, default=None)
 
     def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:

@@ -240,9 +240,8 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
     """
     parameters = stack.parameters
     m, hidden, dimensions = parameters["0.weight"].shape
-    first = torch.cat([parameters["0.weight"], parameters["0.bias"][:, :, None]], dim=2).view(
-        m * hidden, dimensions + 1
-    )
+    with_offsets = torch.cat([parameters["0.weight"], parameters["0.bias"][:, :, None]], dim=2)
+    first = with_offsets.view(m * hidden, dimensions + 1)
     last = parameters["2.weight"][:, 1:] - parameters["2.weight"][:, :1]
     offset = parameters["2.bias"][:, 1:] - parameters["2.bias"][:, :1]
     with_bias = torch.ones(dimensions + 1, len(x))
@@ -253,9 +252,8 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
         for top in range(0, m, _NETWORKS):
             own_last = last[top : top + _NETWORKS]
             units = torch.mm(first[top * hidden : (top + _NETWORKS) * hidden], points).relu_()
-            out[top : top + _NETWORKS, left : left + _COLUMNS] = torch.bmm(
-                own_last, units.view(len(own_last), hidden, -1)
-            )[:, 0]
+            outputs = torch.bmm(own_last, units.view(len(own_last), hidden, -1))
+            out[top : top + _NETWORKS, left : left + _COLUMNS] = outputs[:, 0]
     return out.add_(offset).numpy()
 
 
@@ -286,12 +284,11 @@ def atc_fit(score: NDArray[np.floating], right: NDArray[np.bool_]) -> tuple[Floa
     wrong = n - np.count_nonzero(right, axis=1)
     ends = np.full((len(score), 1), np.inf)
     ordered = np.concatenate([-ends, ordered, ends], axis=1)
-    below, above = (np.take_along_axis(ordered, wrong[:, None] + k, axis=1)[:, 0] for k in (0, 1))
-    threshold = np.where(
-        np.isfinite(below) & np.isfinite(above),
-        below / 2 + above / 2,
-        np.where(wrong == 0, -np.inf, np.inf),
-    )
+    below = np.take_along_axis(ordered, wrong[:, None] + 0, axis=1)[:, 0]
+    above = np.take_along_axis(ordered, wrong[:, None] + 1, axis=1)[:, 0]
+    is_between = np.isfinite(below) & np.isfinite(above)
+    at_an_end = np.where(wrong == 0, -np.inf, np.inf)
+    threshold = np.where(is_between, below / 2 + above / 2, at_an_end)
     over = np.count_nonzero(score > threshold[:, None], axis=1)
     tied = np.count_nonzero(score == threshold[:, None], axis=1)
     return threshold, (n - wrong - over) / np.maximum(tied, 1)
@@ -301,10 +298,9 @@ def atc_estimate(fitted: tuple[Floats, Floats], score: NDArray[np.floating]) -> 
     """The share of target rows that pass the threshold, float64 [M]; `fitted` from `atc_fit`,
     `score` [M, n]."""
     threshold, share = fitted
-    return np.asarray(
-        (score > threshold[:, None]).mean(axis=1)
-        + share * (score == threshold[:, None]).mean(axis=1)
-    )
+    above_it = (score > threshold[:, None]).mean(axis=1)
+    at_it = (score == threshold[:, None]).mean(axis=1)
+    return np.asarray(above_it + share * at_it)
 
 
 def taus(measure: Floats, accuracy: Floats) -> Floats:
@@ -367,9 +363,8 @@ def _on_cloud(
     neighbours = perturbed(x, design.neighbours, design.reach, rng, design.near)
     # Copies first, so that what is said of the points themselves lies together.
     copies = np.concatenate([x[None], neighbours.transpose(1, 0, 2)])
-    margins_of_copies = margins(stack, copies.reshape(-1, design.dimensions)).reshape(
-        -1, *copies.shape[:2]
-    )
+    margins_in_line = margins(stack, copies.reshape(-1, design.dimensions))
+    margins_of_copies = margins_in_line.reshape(-1, *copies.shape[:2])
     y = inside(x)
     answers = margins_of_copies > 0
     own_margins = margins_of_copies[:, 0]

@@ -48,8 +48,9 @@ def info_of(
     steps = settings.longest(len(rows.rows))
     n_rows = len(rows.rows)
     group_names = tuple(rows.group_names)
+    input_spec = images[rows.source].check_inputs()
     return Info(
-        input=images[rows.source].check_inputs(),
+        input=input_spec,
         n_classes=len(classes),
         n_rows=n_rows,
         class_names=tuple(classes),
@@ -168,11 +169,9 @@ def smallest_lot(
             codes = dataset.table.column(attribute)[base].astype(np.int64)
         values = dataset.attribute(attribute).values
         counted = enumerate(np.bincount(codes))
-        lots += [
-            (int(count), f"{attribute} {values[code]!r} of set {name!r}")
-            for code, count in counted
-            if count
-        ]
+        for code, count in counted:
+            if count:
+                lots.append((int(count), f"{attribute} {values[code]!r} of set {name!r}"))
     return min(lots, default=None)
 
 

@@ -54,13 +54,11 @@ class RowInputs:
         size = n * memory[0].nbytes
         if size * DEVICE_SHARE > torch.cuda.mem_get_info(self._device)[0]:
             return
-        self._copied = torch.empty(
-            (n, *memory.shape[1:]), dtype=torch.from_numpy(memory).dtype, device=self._device
-        )
+        dtype = torch.from_numpy(memory).dtype
+        self._copied = torch.empty((n, *memory.shape[1:]), dtype=dtype, device=self._device)
         for rows_of_part in np.array_split(np.arange(n), max(1, size >> 26)):
-            self._copied[rows_of_part[0] : rows_of_part[-1] + 1] = on_device(
-                self._rows.take(rows_of_part), self._device
-            )
+            arrived_rows = on_device(self._rows.take(rows_of_part), self._device)
+            self._copied[rows_of_part[0] : rows_of_part[-1] + 1] = arrived_rows
 
     def lengths(self) -> NDArray[np.int64] | None:
         """How many tokens each row has, int64 [n]; None where rows are no texts, or are read at
@@ -115,10 +113,9 @@ class RowInputs:
         begun = time.perf_counter()
         arrived_inputs = coming.result()
         self._waited += time.perf_counter() - begun
+        is_whole = whole or arrived_inputs.dtype != np.int64
         return on_device(
-            arrived_inputs
-            if whole or arrived_inputs.dtype != np.int64
-            else trimmed(torch.from_numpy(arrived_inputs)).numpy(),
+            arrived_inputs if is_whole else trimmed(torch.from_numpy(arrived_inputs)).numpy(),
             self._device,
         )
 

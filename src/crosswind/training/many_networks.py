@@ -188,14 +188,10 @@ class Descent:
             ]
         self._descend(parameters if moves is None else moves, gradients)
         if moves is not None:
-            torch._foreach_addcmul_(
-                parameters,
-                moves,
-                [
-                    rate.expand_as(value)
-                    for rate, value in zip(self._rates, parameters, strict=True)
-                ],
-            )
+            rates = [
+                rate.expand_as(value) for rate, value in zip(self._rates, parameters, strict=True)
+            ]
+            torch._foreach_addcmul_(parameters, moves, rates)
             torch._foreach_zero_(moves)
 
     def _descend(self, values: list[Tensor], gradients: list[Tensor]) -> None:
@@ -271,9 +267,8 @@ def train_stack(
         if feed is None:
             losses[step], gradients = stack.gradients(x[None], labels, weights)
         else:
-            losses[step], gradients = stack.gradients_by_parts(
-                feed.sets, size, feed.given(step, x, labels, weights)
-            )
+            terms_of_step = feed.given(step, x, labels, weights)
+            losses[step], gradients = stack.gradients_by_parts(feed.sets, size, terms_of_step)
         descent.step(gradients)
     back = np.argsort(order)
     stack.keep(back.tolist())
@@ -299,11 +294,12 @@ def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
             "must be sequences of distinct linear layers and ReLU that begin and end with a linear"
             " layer",
         )
-    return [
-        (f"{name}.", child.bias is not None, kinds[number + 1 : number + 2] == [nn.ReLU])
-        for number, (name, child) in enumerate(children)
-        if isinstance(child, nn.Linear)
-    ]
+    layers: list[tuple[str, bool, bool]] = []
+    for number, (name, child) in enumerate(children):
+        if isinstance(child, nn.Linear):
+            has_relu = kinds[number + 1 : number + 2] == [nn.ReLU]
+            layers.append((f"{name}.", child.bias is not None, has_relu))
+    return layers
 
 
 def _forward(
@@ -319,9 +315,8 @@ def _forward(
         sets = len(below)
         weight = weight.reshape(sets, n // sets * width, depth)
         if biased:
-            below = torch.baddbmm(
-                parameters[f"{name}bias"].reshape(sets, -1, 1), weight, below
-            ).view(n, width, -1)
+            biases = parameters[f"{name}bias"].reshape(sets, -1, 1)
+            below = torch.baddbmm(biases, weight, below).view(n, width, -1)
         else:
             below = torch.bmm(weight, below).view(n, width, -1)
         if rectified:
@@ -354,9 +349,9 @@ def _gradients(
         below = read[number]
         layer_weight = parameters[f"{name}weight"]
         sets, (n, width, _) = len(below), layer_weight.shape
-        gradients[f"{name}weight"] = torch.bmm(
-            slope.view(sets, n // sets * width, -1), below.transpose(1, 2)
-        ).view(layer_weight.shape)
+        slope_by_network = slope.view(sets, n // sets * width, -1)
+        gradient = torch.bmm(slope_by_network, below.transpose(1, 2))
+        gradients[f"{name}weight"] = gradient.view(layer_weight.shape)
         if biased:
             gradients[f"{name}bias"] = slope.sum(2)
         if number:
@@ -409,9 +404,8 @@ class _Feed:
             n_steps = min(_AHEAD, self._steps - step)
             taken = []
             for order in self._orders:
-                taken.append(
-                    order.take(step * self._batch, n_steps * self._batch).reshape(-1, self._batch)
-                )
+                rows_taken = order.take(step * self._batch, n_steps * self._batch)
+                taken.append(rows_taken.reshape(-1, self._batch))
             self._block = torch.from_numpy(np.stack(taken, axis=1)).to(x.device)
         block_rows = self._block[step % _AHEAD]
         if len(block_rows) == len(self._spread):
@@ -422,9 +416,8 @@ class _Feed:
         share = len(batch_rows) // len(shown)
 
         def gathered(first: int, last: int) -> Inputs:
-            rows = x.index_select(0, shown[first:last].reshape(-1)).view(
-                last - first, self._batch, *x.shape[1:]
-            )
+            shown_rows = shown[first:last].reshape(-1)
+            rows = x.index_select(0, shown_rows).view(last - first, self._batch, *x.shape[1:])
             members = slice(first * share, last * share)
             batch_labels = y[members].gather(1, batch_rows[members])
             return (

@@ -117,9 +117,10 @@ class Meter:
         peak_memory_bytes = float(self._peak())
         peak_memory_of_run = float(bool(self._cuda) or self._own_peak)
         images = float(self.images)
+        other_seconds = total - claimed
         return {
             **{f"{name}_seconds": value for name, value in seconds.items()},
-            "other_seconds": total - claimed,
+            "other_seconds": other_seconds,
             "total_seconds": total,
             "images": images,
             "images_per_second": images_per_second,

@@ -153,14 +153,13 @@ def label_counts(
     counted = labels if original else labels[..., 1:]
     flat = counted.reshape(-1, counted.shape[-1])
     if flat.size and int(flat.max()) >= n_classes:
-        raise ValueError(f"label {int(flat.max())} is none of {n_classes} classes")
+        problem = f"label {int(flat.max())} is none of {n_classes} classes"
+        raise ValueError(problem)
     # One place more, which takes what could not be read.
-    flat_codes = np.arange(len(flat))[:, None] * (n_classes + 1) + np.where(
-        flat < 0, n_classes, flat
-    )
-    counts = np.bincount(flat_codes.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(
-        len(flat), n_classes + 1
-    )
+    first_codes = np.arange(len(flat))[:, None] * (n_classes + 1)
+    flat_codes = first_codes + np.where(flat < 0, n_classes, flat)
+    n_codes = len(flat) * (n_classes + 1)
+    counts = np.bincount(flat_codes.ravel(), minlength=n_codes).reshape(len(flat), n_classes + 1)
     return counts[:, :n_classes].reshape(*labels.shape[:-1], n_classes).astype(np.int64)
 
 
@@ -203,7 +202,8 @@ def _pictures(
                 pictures = pictures[size:]
                 whose = whose[size:]
     if len(whose):
-        yield torch.cat([pictures, pictures[-1:].expand(size - len(whose), -1, -1, -1)]), whose
+        padding = pictures[-1:].expand(size - len(whose), -1, -1, -1)
+        yield torch.cat([pictures, padding]), whose
 
 
 def _label(model_output: Output) -> Tensor:

@@ -317,10 +317,9 @@ def _shares(
     apart = [wide(slope) - wide(two) for slope, two in zip(slopes, others, strict=True)]
     loss = wide(total)
     without = wide(other)
-    pairs = (
-        ((loss - without).abs(), torch.maximum(loss.abs(), without.abs())),
-        (_norm(apart), torch.maximum(_norm(slopes), _norm(others))),
-    )
+    of_loss = torch.maximum(loss.abs(), without.abs())
+    of_slopes = torch.maximum(_norm(slopes), _norm(others))
+    pairs = (((loss - without).abs(), of_loss), (_norm(apart), of_slopes))
     return torch.stack(
         [
             torch.where(difference == 0, difference, difference / larger).float()
@@ -331,6 +330,5 @@ def _shares(
 
 def _norm(parts: Sequence[Tensor]) -> Tensor:
     """The length of a gradient, at least float32."""
-    return torch.linalg.vector_norm(
-        torch.stack([torch.linalg.vector_norm(wide(slope)) for slope in parts])
-    )
+    norms = torch.stack([torch.linalg.vector_norm(wide(slope)) for slope in parts])
+    return torch.linalg.vector_norm(norms)

@@ -92,9 +92,8 @@ def predict_adapted(
         data = Unlabelled(len(positions), batches, name, value)
         copies = {key: copy.deepcopy(module) for key, module in modules.items()}
         with evaluation_mode(copies.values()), autocast(settings):
-            adapted, adapted_state = method.adapt(
-                copies, {key: tensor.clone() for key, tensor in state.items()}, data
-            )
+            state_copy = {key: tensor.clone() for key, tensor in state.items()}
+            adapted, adapted_state = method.adapt(copies, state_copy, data)
             with evaluation_mode(adapted.values()):
                 model_outputs += outputs(method, adapted, adapted_state, rows, settings, positions)
         order.append(positions)
@@ -122,9 +121,8 @@ def score(predictions: Predictions) -> Score:
     logits = predictions.logits.astype(np.float64)
     with np.errstate(all="ignore"):
         shifted = logits - logits.max(axis=1, keepdims=True)
-        losses = (
-            np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(logits)), predictions.label]
-        )
+        own_logit = shifted[np.arange(len(logits)), predictions.label]
+        losses = np.log(np.exp(shifted).sum(axis=1)) - own_logit
         return Score(accuracy, float(losses.mean()), **accuracies)
 
 
@@ -132,7 +130,8 @@ def _means(codes: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The share that is right of the rows of each code from 0 on that has any."""
     inside = codes >= 0
     rows = np.bincount(codes[inside])
-    return (np.bincount(codes[inside], weights=right[inside])[rows > 0]) / rows[rows > 0]
+    weights = right[inside]
+    return (np.bincount(codes[inside], weights=weights)[rows > 0]) / rows[rows > 0]
 
 
 def _parts(rows: EvaluationRows, attribute: str | None) -> list[tuple[str | None, np.ndarray]]:
@@ -176,10 +175,14 @@ def _predictions(
     if logits is not None:
         ordered_logits = logits.float().numpy()[back]
     answer, ordered_logits = allowed(rows.rows.answers_as, answer[back], ordered_logits)
-    ids, truth, group = (array[back].astype(np.int64) for array in (ids, truth, group))
+    ids = ids[back].astype(np.int64)
+    truth = truth[back].astype(np.int64)
+    group = group[back].astype(np.int64)
     return Predictions(ids, truth, group, answer, ordered_logits)
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:
     tensors = [tensor for tensor in parts if tensor is not None]
-    return torch.cat(tensors).cpu() if tensors else None
+    if tensors:
+        return torch.cat(tensors).cpu()
+    return None

@@ -89,14 +89,10 @@ class Pairing:
     def spread(self) -> str:
         """The setting with which rows of one environment are compared with each other, `form =
         covariance`; empty where none."""
-        return next(
-            (
-                f"{name} = {value}"
-                for name, value in self.needs.spread.items()
-                if self.knobs.get(name) == value
-            ),
-            "",
-        )
+        for name, value in self.needs.spread.items():
+            if self.knobs.get(name) == value:
+                return f"{name} = {value}"
+        return ""
 
     @property
     def environments_are_classes(self) -> bool:
@@ -118,7 +114,9 @@ def _fewer_errors(rows: NDArray[np.float64]) -> float:
     knowing axis 1 spares."""
     wrong = rows.sum() - rows.sum(axis=1).max()
     spared = rows.max(axis=0).sum() - rows.sum(axis=1).max()
-    return float(spared / wrong) if wrong else 0.0
+    if wrong:
+        return float(spared / wrong)
+    return 0.0
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -323,11 +321,11 @@ def _layers_lacking(pairing: Pairing, model: _RunModel) -> Iterator[str]:
 
 def _models_with_linear_layers() -> list[str]:
     """The registered models that methods train and that may have linear layers beside the head."""
-    return [
-        model_facts.name
-        for model_facts in listing("models")
-        if model_facts.built and model_facts.built.trained and model_facts.built.linear is None
-    ]
+    models_with_linear_layers: list[str] = []
+    for model_facts in listing("models"):
+        if model_facts.built and model_facts.built.trained and model_facts.built.linear is None:
+            models_with_linear_layers.append(model_facts.name)
+    return models_with_linear_layers
 
 
 def _images_without_pairs(pairing: Pairing) -> Iterator[str]:
@@ -643,9 +641,8 @@ def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
     import torch
 
     n_pictures = 16
-    noise = torch.randint(
-        0, 256, (n_pictures, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
-    )
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 256, (n_pictures, *shape), generator=generator, dtype=torch.uint8)
     keys = training_keys(np.arange(n_pictures), 0, 0)
     return all(torch.equal(view(x, keys), x) for view in views for x in (noise, noise // 2 + 64))
 

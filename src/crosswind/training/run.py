@@ -279,7 +279,8 @@ class Run:
     def _fitted(self) -> bool:
         """Whether a pass over the training rows has ended and so many of them are right, or their
         loss is so low, that the run stops."""
-        share_wanted, loss_wanted = self.settings.fit_at, self.settings.loss_at
+        share_wanted = self.settings.fit_at
+        loss_wanted = self.settings.loss_at
         within_pass = self.step % math.ceil(self.info.steps_per_epoch)
         if not self.settings.stops_when_fitted or not self.stage.stop or within_pass:
             return False
@@ -324,9 +325,9 @@ class Run:
                 predictions_by_set = self._say(predict, self.validation)
             else:
                 predictions_by_set = {}
-            scores = {
-                name: score(set_predictions) for name, set_predictions in predictions_by_set.items()
-            }
+            scores = {}
+            for name, set_predictions in predictions_by_set.items():
+                scores[name] = score(set_predictions)
             self.selector.offer(total, scores)
             self._keep_snapshots(total, predictions_by_set)
         accuracy = scores["validation"].accuracy if "validation" in scores else None
@@ -337,11 +338,12 @@ class Run:
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
         position = {"stage": self.stage.name, "step": total}
         criterion = {"fitted": fitted} if self.settings.stops_when_fitted else {}
+        mean_terms = {name: _finite(value) for name, value in means.items()}
         self.history.append(
             {
                 **position,
                 **criterion,
-                "train": {name: _finite(value) for name, value in means.items()},
+                "train": mean_terms,
                 "validation": _plain_scores(scores),
                 "seconds": self.meter.total(),
             }
@@ -530,7 +532,8 @@ class Run:
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
-        lot_doubts = lot_warnings(self.method, smallest_lot(self.method, sets, images))
+        lot = smallest_lot(self.method, sets, images)
+        lot_doubts = lot_warnings(self.method, lot)
         return {rule: by_step[step] for rule, step in self.taken.items()}, lot_doubts
 
     def _at(
@@ -554,7 +557,9 @@ def _finite(value: float) -> float | None:
 
 def _plain_scores(scores: Mapping[str, Score]) -> dict[str, dict[str, float | None]]:
     """Accuracy and loss of each set as plain values."""
-    return {
-        name: {"accuracy": _finite(set_score.accuracy), "loss": _finite(set_score.loss)}
-        for name, set_score in scores.items()
-    }
+    plain_scores: dict[str, dict[str, float | None]] = {}
+    for name, set_score in scores.items():
+        accuracy = _finite(set_score.accuracy)
+        loss = _finite(set_score.loss)
+        plain_scores[name] = {"accuracy": accuracy, "loss": loss}
+    return plain_scores

@@ -236,10 +236,9 @@ class LoopContext:
             model_outputs = outputs(
                 self._method, self.modules, self.state, self._images, self._settings, positions
             )
-        fields_of_outputs = [
-            (model_output.logits, model_output.label, model_output.parsed)
-            for model_output in model_outputs
-        ]
+        fields_of_outputs = []
+        for model_output in model_outputs:
+            fields_of_outputs.append((model_output.logits, model_output.label, model_output.parsed))
         return Output(
             *(
                 None if field_tensors[0] is None else _plain(torch.cat(field_tensors).cpu()[back])
@@ -266,9 +265,8 @@ class LoopContext:
 
         positions, back = self._in_order(rows)
         with evaluation_mode([model]), autocast(self._settings):
-            return _plain(
-                torch.cat(evaluated({"model": model}, self._settings.precision, passed))[back]
-            )
+            outputs = torch.cat(evaluated({"model": model}, self._settings.precision, passed))
+            return _plain(outputs[back])
 
     def _in_order(self, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
         """The places of rows in the order in which they are asked, and for each row where its
@@ -394,11 +392,13 @@ class LoopContext:
         self, *, n_classes: int | None = None, base: bool = False, **knobs: Any
     ) -> Model:
         class_names = self.info.class_names or unnamed(self.info.n_classes)
+        names_of_classes = class_names if n_classes is None else unnamed(n_classes)
+        own_knobs = {**self._model.knobs, **knobs}
         model = build_model(
             self._model.name,
-            {**self._model.knobs, **knobs},
+            own_knobs,
             self.info.input,
-            class_names if n_classes is None else unnamed(n_classes),
+            names_of_classes,
             self.seed,
             copy=0 if base else self._copies,  # of a base all weights are replaced
             channels_last=self._settings.channels_last,

@@ -98,9 +98,8 @@ class Transform(ABC):
         from crosswind.transforms.layout import laid_out_as
 
         changed = self.apply(checked, keys)
-        return laid_out_as(
-            changed if checked is inputs else changed.to(inputs.dtype).div_(255), inputs
-        )
+        as_inputs = changed if checked is inputs else changed.to(inputs.dtype).div_(255)
+        return laid_out_as(as_inputs, inputs)
 
     @abstractmethod
     def apply(self, inputs: Any, keys: NDArray[np.uint64]) -> Any:

@@ -41,7 +41,8 @@ def jitter_draws(
     strength = np.array(strengths)
     low = np.where(np.arange(4) < 3, np.maximum(0.0, 1.0 - strength), -strength)
     high = np.where(np.arange(4) < 3, 1.0 + strength, strength)
-    return low + (high - low) * drawn[:, :4], np.argsort(drawn[:, 4:], axis=1, kind="stable")
+    levels = low + (high - low) * drawn[:, :4]
+    return levels, np.argsort(drawn[:, 4:], axis=1, kind="stable")
 
 
 def jitter(
@@ -79,12 +80,8 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
     x, like = planes(x), x
     out = torch.empty_like(x)
     hues, saturations = (on_device(table, x.device) for table in _hsv_tables())
-    shift = (
-        (on_device(turn, x.device).to(torch.float64) * 255)
-        .trunc()
-        .to(torch.int32)
-        .view(-1, 1, 1, 1)
-    )
+    turned = on_device(turn, x.device).to(torch.float64) * 255
+    shift = turned.trunc().to(torch.int32).view(-1, 1, 1, 1)
     # A channel is full within a sextant of its own angle, and gone from two sextants on; in 1/255
     # of a sextant.
     shape = on_device(
@@ -97,10 +94,13 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         spread = (value - torch.minimum(torch.minimum(red, green), blue)).to(torch.int32)
         # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many
         # times as slow.
-        of_red, of_green = (1 - (value - channel).clamp_(max=1) for channel in (red, green))
+        of_red = 1 - (value - red).clamp_(max=1)
+        of_green = 1 - (value - green).clamp_(max=1)
         of_green.mul_(1 - of_red)
         of_blue = 1 - of_red - of_green
-        red, green, blue = (channel.to(torch.int16) for channel in (red, green, blue))
+        red = red.to(torch.int16)
+        green = green.to(torch.int16)
+        blue = blue.to(torch.int16)
         ahead = (
             (green - blue)
             .mul_(of_red)
@@ -147,8 +147,12 @@ def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
     cosine = np.array([math.cos(2 * math.pi * value) for value in turn.tolist()])[:, None, None]
     sine = np.array([math.sin(2 * math.pi * value) for value in turn.tolist()])[:, None, None]
     still = np.outer(back[:, 0], yiq[0])
-    same = np.outer(back[:, 1], yiq[1]) + np.outer(back[:, 2], yiq[2])
-    across = np.outer(back[:, 2], yiq[1]) - np.outer(back[:, 1], yiq[2])
+    same_down = np.outer(back[:, 1], yiq[1])
+    same_right = np.outer(back[:, 2], yiq[2])
+    same = same_down + same_right
+    across_down = np.outer(back[:, 2], yiq[1])
+    across_right = np.outer(back[:, 1], yiq[2])
+    across = across_down - across_right
     return still + cosine * same - sine * across
 
 
@@ -189,11 +193,10 @@ def _composed(
 
 def _product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     # Written out: the order of sums inside a product of matrices may depend on how many there are.
-    return (
-        left[:, :, 0:1] * right[:, 0:1]
-        + left[:, :, 1:2] * right[:, 1:2]
-        + left[:, :, 2:3] * right[:, 2:3]
-    )
+    first_term = left[:, :, 0:1] * right[:, 0:1]
+    second_term = left[:, :, 1:2] * right[:, 1:2]
+    third_term = left[:, :, 2:3] * right[:, 2:3]
+    return first_term + second_term + third_term
 
 
 def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float64]) -> Tensor:
@@ -209,7 +212,9 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
         # of one.
         matrices = matrices[:, :1].sum(2, keepdims=True)
         grounds = grounds[:, :1].sum(2, keepdims=True)
-    reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).sum(2).max(1)) + 1
+    largest_of_matrix = np.abs(matrices).sum(2).max(1)
+    largest_of_ground = np.abs(grounds).sum(2).max(1)
+    reach = 255 * (largest_of_matrix + largest_of_ground) + 1
     step = np.ldexp(1.0, np.frexp(reach)[1] - 24)
     weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
     x, like = planes(x), x

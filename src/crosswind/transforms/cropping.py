@@ -57,12 +57,9 @@ class _Crop(Transform):
             raise InputError(f"{self.title}.narrowest", problem)
 
     def _cropped(self, x: Tensor, drawn: Tensor) -> Tensor:
-        boxes = crop_boxes(
-            drawn[:, :BOX_DRAWS],
-            (x.shape[2], x.shape[3]),
-            (self.scale, 1.0),
-            (self.narrowest, self.widest),
-        )
+        ratios = (self.narrowest, self.widest)
+        size = (x.shape[2], x.shape[3])
+        boxes = crop_boxes(drawn[:, :BOX_DRAWS], size, (self.scale, 1.0), ratios)
         return resized_crop(x, boxes, drawn[:, BOX_DRAWS].double() < self.flip)
 
 
@@ -122,9 +119,8 @@ class ImageNet(_Crop):
         # asked.
         drawn = uniforms(keys, BOX_DRAWS + 1 + JITTER_DRAWS, torch.device("cpu"))
         x = self._cropped(x, on_device(drawn[:, : BOX_DRAWS + 1], x.device))
-        amounts, order = jitter_draws(
-            drawn[:, BOX_DRAWS + 1 :], (self.jitter, self.jitter, self.jitter, self.hue)
-        )
+        reaches = (self.jitter, self.jitter, self.jitter, self.hue)
+        amounts, order = jitter_draws(drawn[:, BOX_DRAWS + 1 :], reaches)
         return jitter(x, amounts, order, self.hue_model)
 
 
@@ -165,11 +161,13 @@ def crop_boxes(
     RandomResizedCrop.
     """
     height, width = size
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * draws[:, :TRIES].double())
+    share = scale[0] + (scale[1] - scale[0]) * draws[:, :TRIES].double()
+    area = height * width * share
     shape = ratios(draws[:, TRIES : 2 * TRIES], ratio)
     w = torch.round(torch.sqrt(area * shape)).long()
     h = torch.round(torch.sqrt(area / shape)).long()
-    h, w, fits = first_that_fits(h, w, (w > 0) & (w <= width) & (h > 0) & (h <= height))
+    inside = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    h, w, fits = first_that_fits(h, w, inside)
     middle_h = height
     middle_w = width
     if width / height < ratio[0]:
@@ -179,8 +177,10 @@ def crop_boxes(
     h = torch.where(fits, h, middle_h)
     w = torch.where(fits, w, middle_w)
     where = draws[:, 2 * TRIES :].double()
-    top = torch.where(fits, (where[:, 0] * (height - h + 1)).long(), (height - middle_h) // 2)
-    left = torch.where(fits, (where[:, 1] * (width - w + 1)).long(), (width - middle_w) // 2)
+    drawn_top = (where[:, 0] * (height - h + 1)).long()
+    top = torch.where(fits, drawn_top, (height - middle_h) // 2)
+    drawn_left = (where[:, 1] * (width - w + 1)).long()
+    left = torch.where(fits, drawn_left, (width - middle_w) // 2)
     return torch.stack([top, left, h, w], dim=1)
 
 

@@ -69,9 +69,9 @@ class Erase(Transform):
         """See the class."""
         drawn = uniforms(keys, BOX_DRAWS + 1)
         area = (self.largest if self.draw == "fixed" else self.smallest, self.largest)
-        boxes = erase_boxes(
-            drawn[:, 1:], (x.shape[2], x.shape[3]), area, (1 / self.widest, self.tallest)
-        )
+        size = (x.shape[2], x.shape[3])
+        ratios = (1 / self.widest, self.tallest)
+        boxes = erase_boxes(drawn[:, 1:], size, area, ratios)
         boxes *= (drawn[:, :1].double() < self.probability).long()
         return painted(x, boxes, self.fill)
 
@@ -149,7 +149,7 @@ def painted(x: Tensor, boxes: Tensor, level: int) -> Tensor:
     top, left, h, w = (side[:, None] for side in on_device(boxes, x.device).unbind(1))
     lines = torch.arange(x.shape[2], device=x.device)
     columns = torch.arange(x.shape[3], device=x.device)
-    inside = ((lines >= top) & (lines < top + h))[:, :, None] & (
-        (columns >= left) & (columns < left + w)
-    )[:, None, :]
+    in_lines = (lines >= top) & (lines < top + h)
+    in_columns = (columns >= left) & (columns < left + w)
+    inside = in_lines[:, :, None] & in_columns[:, None, :]
     return x.masked_fill(inside[:, None], level)

@@ -104,10 +104,8 @@ class Translate(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        far = np.rint(
-            _either_way(self.draw, keys)
-            * (self.horizontal * x.shape[3], self.vertical * x.shape[2])
-        )
+        farthest = (self.horizontal * x.shape[3], self.vertical * x.shape[2])
+        far = np.rint(_either_way(self.draw, keys) * farthest)
         right = far[:, 0]
         down = far[:, 1]
         matrices = translation(right, down)
@@ -203,10 +201,10 @@ def rotation(degrees: Numbers, size: tuple[int, int]) -> Tensor:
     out = np.empty((len(degrees), 2, 3))
     out[:, 0, 0] = out[:, 1, 1] = cosine
     out[:, 0, 1], out[:, 1, 0] = sine, -sine
-    out[:, 0, 2], out[:, 1, 2] = (
-        right - right * cosine - below * sine,
-        below + right * sine - below * cosine,
-    )
+    right_of_corner = right - right * cosine - below * sine
+    below_corner = below + right * sine - below * cosine
+    out[:, 0, 2] = right_of_corner
+    out[:, 1, 2] = below_corner
     return torch.from_numpy(out)
 
 
@@ -245,11 +243,8 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     # Moves and shears of whole lines copy them in one piece: a tenth of the time.
     is_whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
     if interpolation == "bilinear":
-        is_whole &= (
-            (steps[:, 0, 1] == 0)
-            & (steps[:, 1, 1] == ONE)
-            & (steps[:, :, 2] % ONE == ONE // 2).all(1)
-        )
+        is_upright = (steps[:, 0, 1] == 0) & (steps[:, 1, 1] == ONE)
+        is_whole &= is_upright & (steps[:, :, 2] % ONE == ONE // 2).all(1)
 
     sampled = _nearest if interpolation == "nearest" else _bilinear
     x = dense(x)
@@ -320,11 +315,8 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
                 buffer[:count] for buffer in (index, space, bases, framed, taken)
             )
         below = _cells(down[0][chunk], down[1][chunk], height, index).mul_(wide).add_(bases)
-        torch.add(
-            below.expand_as(index),
-            _cells(across[0][chunk], across[1][chunk], width, space),
-            out=index,
-        )
+        cells = _cells(across[0][chunk], across[1][chunk], width, space)
+        torch.add(below.expand_as(index), cells, out=index)
         # Channels that lie side by side are looked up together, else plane by plane.
         if last:
             framed[:, 1:-1, 1:-1].copy_(lines_of(x[chunk]))
@@ -353,11 +345,13 @@ def _lines(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     place in one line."""
     n, channels, height, width = x.shape
     if not is_channels_last(x) and channels > 1:
-        x, out = (images.view(n * channels, 1, height, width) for images in (x, out))
+        x = x.view(n * channels, 1, height, width)
+        out = out.view(n * channels, 1, height, width)
         return _lines(x, steps.repeat(channels, axis=0), fill, out)
     numbers = np.arange(height)
     line = (steps[:, 1, 1:2] * numbers + steps[:, 1, 2:]) >> 16
-    first = np.clip((steps[:, 0, 1:2] * numbers + steps[:, 0, 2:]) >> 16, -width, width)
+    steps_right = (steps[:, 0, 1:2] * numbers + steps[:, 0, 2:]) >> 16
+    first = np.clip(steps_right, -width, width)
     inside = (line >= 0) & (line < height)
     # Before every line, and after the last, stand as many pixels of `fill`.
     begin = np.where(inside, (2 * line + 1) * width + first, 0).astype(np.int64)
@@ -404,8 +398,10 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
         for channel in range(channels):
             plane = x[chunk, channel]
             framed[:, 1:-1, 1:-1] = plane
-            framed[:, 0, 1:-1], framed[:, -1, 1:-1] = plane[:, 0], plane[:, -1]
-            framed[:, :, 0], framed[:, :, -1] = framed[:, :, 1], framed[:, :, -2]
+            framed[:, 0, 1:-1] = plane[:, 0]
+            framed[:, -1, 1:-1] = plane[:, -1]
+            framed[:, :, 0] = framed[:, :, 1]
+            framed[:, :, -1] = framed[:, :, -2]
             # The four in the bytes of one word: one gather in place of four.
             words = flat[1:] << 8
             words += flat[:-1]

@@ -56,7 +56,9 @@ def images_of(lines: Tensor, like: Tensor) -> Tensor:
 def dense(x: Tensor) -> Tensor:
     """`x` [n, c, h, w] itself if it lies by planes or channels last without gaps, else a copy by
     planes."""
-    return x if is_channels_last(x) else x.contiguous()
+    if is_channels_last(x):
+        return x
+    return x.contiguous()
 
 
 def planes(x: Tensor) -> Tensor:

@@ -79,9 +79,8 @@ def read_picture(path: Path, size: int) -> NDArray[np.uint8]:
         Image.DecompressionBombError,
     ) as error:
         raise InputError("--image", f"{path} cannot be read as a picture: {error}") from None
-    return np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.BICUBIC)).reshape(
-        size, size, -1
-    )
+    fitted = np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.BICUBIC))
+    return fitted.reshape(size, size, -1)
 
 
 def draws_of(
@@ -169,7 +168,8 @@ def write_png(sheet: Image.Image, path: Path) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InputError("--out", f"cannot write {path}: {error.strerror or error}") from None
+        problem = f"cannot write {path}: {error.strerror or error}"
+        raise InputError("--out", problem) from None
 
 
 def check_place(path: Path) -> None:

@@ -174,16 +174,14 @@ class Estimates:
                 "Its interval holds for shifts that mislead it no more than those changes do;"
                 " others may."
             )
-        sentences += [
-            f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())
-        ]
+        for text in dict.fromkeys(self._warnings()):
+            sentences.append(f"Warning: {text[0].upper()}{text[1:]}.")
         bare: dict[str, list[str]] = {}
         for row in self.rows:
             if row.estimate.no_interval:
                 bare.setdefault(row.estimate.no_interval, []).append(row.estimator)
-        sentences += [
-            f"No interval: {', '.join(names)}, since {why}." for why, names in bare.items()
-        ]
+        for why, names in bare.items():
+            sentences.append(f"No interval: {', '.join(names)}, since {why}.")
         sentences += self.notes
         return sentences + [f"Left out: {name}, since {why}." for name, why in self.left_out]
 
@@ -213,15 +211,10 @@ class Estimates:
             head = ("estimator", "accuracy", "90% interval", "error on the pool")
             cells = [head, *self.table()]
             widths = [max(len(row[i]) for row in cells) for i in range(4)]
-            lines += [
-                "",
-                *(
-                    "  ".join(
-                        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-                    ).rstrip()
-                    for row in cells
-                ),
-            ]
+            lines.append("")
+            for row in cells:
+                padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+                lines.append("  ".join(padded).rstrip())
         return "\n".join([*lines, "", *self.reasons, self.check])
 
     def to_json(self) -> dict[str, Any]:
@@ -251,6 +244,7 @@ class Estimates:
         source = self.source or None
         believed = None if best is None else best.estimator
         left_out = dict(self.left_out)
+        notes = list(self.notes)
         return {
             "model": self.model,
             "data": self.data,
@@ -262,7 +256,7 @@ class Estimates:
             "believed": believed,
             "estimates": rows,
             "left_out": left_out,
-            "notes": list(self.notes),
+            "notes": notes,
             "check": check,
             "findings": findings,
             "doubtful": doubtful,
@@ -272,9 +266,10 @@ class Estimates:
         """The estimates as a polars frame, a row an estimator."""
         from polars import DataFrame
 
-        return DataFrame(
-            [{**row, "warnings": " ".join(row["warnings"])} for row in self.to_json()["estimates"]]
-        )
+        rows = [
+            {**row, "warnings": " ".join(row["warnings"])} for row in self.to_json()["estimates"]
+        ]
+        return DataFrame(rows)
 
     def _repr_html_(self) -> str:
         from crosswind.core import html

@@ -191,11 +191,11 @@ def _class_names(
             "are needed, in the order of the model's outputs, where no labelled source names them",
         )
     if model.classes is not None and names != model.classes:
-        raise InputError(
-            "classes",
+        problem = (
             "must be those of the model in its order, or be left out:"
-            f" {', '.join(model.classes[:20])}",
+            f" {', '.join(model.classes[:20])}"
         )
+        raise InputError("classes", problem)
     if len(set(names)) < len(names):
         raise InputError("classes", "names one class twice")
     if len(names) < 2:
@@ -295,10 +295,8 @@ class _Questions:
         n = min(n, len(self.rows.rows))
         changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
         copies = len(changes) * n * (NEIGHBOURS + 1 if neighbourhood_name else 1)
-        tell(
-            f"asking for {copies:,} changed copies of {n:,} labelled"
-            f" rows{f' ({neighbourhood_name})' if neighbourhood_name else ''}"
-        )
+        by_neighbours = f" ({neighbourhood_name})" if neighbourhood_name else ""
+        tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{by_neighbours}")
         rule = self.model.rule
         read = self._features
         settings_handed = self._handed(neighbourhood_name)
@@ -650,9 +648,6 @@ def _doubtful(
             input_of_row = {"text": one_line(row, _LETTERS)}
         else:
             input_of_row = {"picture": row}
-        out.append(
-            Doubtful(
-                target.names(int(row_numbers[position])), answer, votes_by_class, **input_of_row
-            )
-        )
+        row_name = target.names(int(row_numbers[position]))
+        out.append(Doubtful(row_name, answer, votes_by_class, **input_of_row))
     return tuple(out)

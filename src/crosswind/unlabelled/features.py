@@ -77,10 +77,9 @@ def features_of(
     """
     if "#" in model:
         if data is not None or settings:
-            raise InputError(
-                "data" if data is not None else "settings",
-                f"{shown(model)} has its own; leave it out",
-            )
+            field = "data" if data is not None else "settings"
+            problem = f"{shown(model)} has its own; leave it out"
+            raise InputError(field, problem)
         return _of_run(model, rows)
     if data is None:
         raise InputError("data", "is needed: a folder of pictures, a table or a source")
@@ -164,7 +163,8 @@ def _of_run(word: str, set_name: str) -> FeatureTable:
         dataset = build_dataset(spec["data"][spec["main"]])
         return _table(word, run, _every(dataset, spec["main"]), dataset, by)
     if set_name not in (*predicted, *validation):
-        raise unknown("rows", "set of its study", set_name, [*predicted, *validation, ALL])
+        choices = [*predicted, *validation, ALL]
+        raise unknown("rows", "set of its study", set_name, choices)
     if fitted is None:
         split, datasets = split_of(predicted[set_name])
     else:

@@ -114,9 +114,10 @@ def _scores(model: Any, inputs: Any, names: Sequence[str], field: str) -> dict[s
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
         raise DataError(f"{type(model).__name__} fails on {field} ({reason})") from error
     if scores.ndim != 2 or scores.shape[1] != len(names):
+        listed_names = ", ".join(names[:10])
         problem = (
             f"{type(model).__name__} answers {field} by scores of shape {list(scores.shape)}, and"
-            f" there are {len(names)} classes ({', '.join(names[:10])})"
+            f" there are {len(names)} classes ({listed_names})"
         )
         raise DataError(problem)
     return {name: scores[:, code] for code, name in enumerate(names)}

@@ -89,7 +89,8 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
     if ending == ".onnx":
         check_file(Path(word))
         takes = _onnx_input(word, settings)
-        return _given(Path(word).name, "onnx", {**settings, "path": word}, takes)
+        knobs = {**settings, "path": word}
+        return _given(Path(word).name, "onnx", knobs, takes)
     if ":" in word:
         return _given(word, "callable", {**settings, "function": word}, None)
     raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
@@ -133,13 +134,12 @@ def reordered(
 
         def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
             by_rule, doubts = answer(sets, datasets)
-            return {
-                rule: {
-                    name: _in_order(predictions, order, classes)
-                    for name, predictions in by_set.items()
-                }
-                for rule, by_set in by_rule.items()
-            }, doubts
+            in_order: dict[str, dict[str, Predictions]] = {}
+            for rule, by_set in by_rule.items():
+                in_order[rule] = {}
+                for name, predictions in by_set.items():
+                    in_order[rule][name] = _in_order(predictions, order, classes)
+            return in_order, doubts
 
         return said
 
@@ -246,10 +246,8 @@ def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
     width = card.get("width")
     if width is not None:
         if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-            raise InputError(
-                "model",
-                f"the card of {path.name} has the width {shown(width)}, which is no number of features",
-            )
+            problem = f"the card of {path.name} has the width {shown(width)}, which is no number of features"
+            raise InputError("model", problem)
         return InputSpec.features(width)
     if card.get("texts") is True:
         return InputSpec.text()
@@ -318,9 +316,8 @@ class _KeptNetwork:
     def features(self, rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
         """What the head reads for every row, float32 [n, d]."""
         run = self._runner(dataset, "features")
-        return np.concatenate(
-            [np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)]
-        )
+        logits = [np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)]
+        return np.concatenate(logits)
 
     def _runner(self, dataset: AttributedDataset, way: str) -> Callable[[NDArray[Any]], Any]:
         import torch
@@ -367,9 +364,8 @@ class _KeptNetwork:
                 weights[name].shape != network_tensors[name].shape
             ):  # `take_weights` would leave a head as it was made
                 shapes = f"{tuple(weights[name].shape)} there and {tuple(network_tensors[name].shape)} by the card"
-                raise InputError(
-                    "model", f"{self.path.name} does not fit its card: {name!r} is {shapes}"
-                )
+                problem = f"{self.path.name} does not fit its card: {name!r} is {shapes}"
+                raise InputError("model", problem)
         take_weights(network, weights, str(self.path))
         return None if encoder is None else encoder.apply, network.eval()
 

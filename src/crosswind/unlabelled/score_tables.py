@@ -118,11 +118,8 @@ def read_scored_tables(
     target = _answers(new, chosen.columns)
     source_answers = _answers(source_table, chosen.columns)
     code_of = {name: code for code, name in enumerate(chosen.classes)}
-    labelled = Labelled(
-        source_answers,
-        np.array([code_of[name] for name in labels], dtype=np.int64),
-        source_table.name,
-    )
+    label_codes = np.array([code_of[name] for name in labels], dtype=np.int64)
+    labelled = Labelled(source_answers, label_codes, source_table.name)
     absent = _absent_note(chosen, values) if classes is None else ()
     note = (*_order_note(chosen, labelled, new, classes), *absent)
     notes = (*note, *_notes(new, chosen, column))
@@ -385,7 +382,9 @@ def _order_note(
                 f" {option_value(usual)}: {shares}"
             )
             raise InputError("classes", f"{problem}; leave them out", limit=100_000)
-    return (f"Warning: {evidence}; the first was asked for.",) if evidence else ()
+    if evidence:
+        return (f"Warning: {evidence}; the first was asked for.",)
+    return ()
 
 
 def _renamed(labelled: Labelled, classes: Sequence[str], usual: Sequence[str]) -> float:

@@ -155,17 +155,16 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
             path=str(path), size=size, others="skip"
         ).load()
         return path.name, dataset, _numbers
-    files = sorted(
-        str(file.relative_to(path))
-        for file in path.rglob("*")
-        if file.suffix.lower() in IMAGE_ENDINGS
-        and file.is_file()
-        and not any(path_part.startswith(".") for path_part in file.parts[-2:])
-    )
+    files = []
+    for file in path.rglob("*"):
+        is_hidden = any(folder_or_file.startswith(".") for folder_or_file in file.parts[-2:])
+        if file.suffix.lower() in IMAGE_ENDINGS and file.is_file() and not is_hidden:
+            files.append(str(file.relative_to(path)))
+    files.sort()
     if not files:
         raise DataError(f"{field}: the folder {str(path)!r} holds no images")
-    for file in files:
-        if (problem := foreign_name(file)) is not None:
+    for name in files:
+        if (problem := foreign_name(name)) is not None:
             raise DataError(f"{field}: {problem}")
     frame = {"path": files, "rows": ["unlabelled"] * len(files)}
     return (

@@ -112,10 +112,9 @@ class TrainedModel(Trajectory, Predictor):
         if split is None or split is self.split:
             by_set = self.predictions[name]
         else:
-            datasets = {
-                planned_set.dataset.name: planned_set.dataset
-                for planned_set in of_split.parts.values()
-            }
+            datasets = {}
+            for planned_set in of_split.parts.values():
+                datasets[planned_set.dataset.name] = planned_set.dataset
             by_set = self.answer(sets, datasets)[0][name]
         return {
             set_name: scores(by_set[set_name], rows.group_names, of_split.class_names)
@@ -179,26 +178,24 @@ class TrainedModel(Trajectory, Predictor):
 
     def _title(self) -> str:
         steps = int(self.cost.get("steps", 0))
-        classes = ", ".join(self.class_names[:6]) + (", ..." if len(self.class_names) > 6 else "")
+        n_classes = len(self.class_names)
+        classes = ", ".join(self.class_names[:6]) + (", ..." if n_classes > 6 else "")
+        trained = f"{self.method} on {self.model.name}"
+        selected = f"{self._rule} is step {self.selections[self._rule].step:,}"
         return (
-            f"{self.method} on {self.model.name} ({self.input}; {len(self.class_names)} classes:"
-            f" {classes}): {self.status} after {steps:,} steps; {self._rule} is step"
-            f" {self.selections[self._rule].step:,}"
+            f"{trained} ({self.input}; {n_classes} classes: {classes}): {self.status} after"
+            f" {steps:,} steps; {selected}"
         )
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         rows = []
         for name, of_set in self.evaluate().items():
-            worst = of_set["worst_group"]
-            rows.append(
-                (
-                    name,
-                    f"{of_set['n']:,}",
-                    f"{of_set['accuracy']:.1%}",
-                    "" if worst is None else f"{worst:.1%}",
-                    str(of_set["worst_group_name"] or ""),
-                )
-            )
+            worst = ""
+            if of_set["worst_group"] is not None:
+                worst = f"{of_set['worst_group']:.1%}"
+            worst_name = str(of_set["worst_group_name"] or "")
+            n_rows = f"{of_set['n']:,}"
+            rows.append((name, n_rows, f"{of_set['accuracy']:.1%}", worst, worst_name))
         return rows
 
     def __repr__(self) -> str:
@@ -206,13 +203,10 @@ class TrainedModel(Trajectory, Predictor):
         widths = [max(len(row[i]) for row in table) for i in range(len(_COLUMNS))]
         lines = []
         for row in table:
-            lines.append(
-                "  "
-                + "  ".join(
-                    f"{cell:{'>' if i in (1, 2, 3) else '<'}{widths[i]}}"
-                    for i, cell in enumerate(row)
-                ).rstrip()
-            )
+            padded = []
+            for i, cell in enumerate(row):
+                padded.append(f"{cell:{'>' if i in (1, 2, 3) else '<'}{widths[i]}}")
+            lines.append("  " + "  ".join(padded).rstrip())
         return "\n".join([self._title(), *lines, *(f"  {text}" for text in self.warnings)])
 
     def _repr_html_(self) -> str:

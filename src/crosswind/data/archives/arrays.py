@@ -70,15 +70,13 @@ class Expected:
         if len(shape) != len(wanted_shape) or any(
             n not in (None, side) for n, side in zip(wanted_shape, shape, strict=True)
         ):
-            problem = (
-                f"{label} has shape {shape}, not"
-                f" ({', '.join('any' if n is None else str(n) for n in wanted_shape)})"
-            )
+            wanted_words = ", ".join("any" if n is None else str(n) for n in wanted_shape)
+            problem = f"{label} has shape {shape}, not ({wanted_words})"
             raise DataError(problem)
         if math.prod(shape) * dtype.itemsize > limit:
+            n_bytes = math.prod(shape) * dtype.itemsize
             raise DataError(
-                f"{label} takes {math.prod(shape) * dtype.itemsize:,} bytes of memory, more than"
-                f" the {limit:,} allowed"
+                f"{label} takes {n_bytes:,} bytes of memory, more than the {limit:,} allowed"
             )
 
 

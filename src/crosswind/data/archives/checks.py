@@ -123,10 +123,12 @@ def kind_of_file(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {reason(error)}") from None
     if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html", b"<head")):
         return "page"
-    return next(
-        (kind for start, kind in _STARTS.items() if head.startswith(start)),
-        "tar" if head[257:262] == b"ustar" else "",
-    )
+    for start, kind in _STARTS.items():
+        if head.startswith(start):
+            return kind
+    if head[257:262] == b"ustar":
+        return "tar"
+    return ""
 
 
 def expect_kind(path: Path, kinds: Collection[str], kinds_in_words: str) -> str:
@@ -158,7 +160,8 @@ def damage(label: object) -> Iterator[None]:
         fault = "is damaged or cut short"
         if getattr(error, "errno", None):
             fault = "cannot be read or unpacked"
-        raise DataError(f"{label} {fault}: {reason(error)}") from None
+        problem = f"{label} {fault}: {reason(error)}"
+        raise DataError(problem) from None
 
 
 class _Watch:

@@ -128,7 +128,8 @@ def prepare(
         with writing(work):
             before = _write(source, reading, identity, store, work, workers or cores(), tell)
             _publish(work, target)
-    return Prepared(find_copy(source, str(target.parent)), made=True, rows_before=before)
+    copy = find_copy(source, str(target.parent))
+    return Prepared(copy, made=True, rows_before=before)
 
 
 def _check_options(store: str | None, workers: int | None) -> None:
@@ -168,9 +169,10 @@ def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy 
 
 def _refuse_foreign(target: Path) -> None:
     try:
-        foreign_names = [
-            entry_path.name for entry_path in target.iterdir() if entry_path.name not in KNOWN
-        ]
+        foreign_names = []
+        for entry_path in target.iterdir():
+            if entry_path.name not in KNOWN:
+                foreign_names.append(entry_path.name)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -193,7 +195,8 @@ def _gathered(
     from crosswind.data.archives.fetch import fetch, verified
 
     for original in missing:
-        fetch(original, folder, partial(tell, f"fetching {original.name}"))
+        on_progress = partial(tell, f"fetching {original.name}")
+        fetch(original, folder, on_progress)
     for original in source.originals():
         if (folder / original.name).is_file():
             verified(original, folder / original.name)  # hashed once, before anything is read
@@ -291,10 +294,11 @@ def _refuse_unit_doubts(dataset: AttributedDataset, name: str) -> None:
     way_out = (
         f"write them alike, or leave {column!r} an attribute and name it as the unit of the study"
     )
-    raise DataError(
+    problem = (
         f"{name}: the units {first_value!r} and {second_value!r} may be one, and a copy only"
         f" numbers them: {way_out}"
     )
+    raise DataError(problem)
 
 
 def _check_store(store: str, kind: str, dataset: AttributedDataset, name: str) -> None:
@@ -387,6 +391,9 @@ def _write(
     attributes = []
     for attribute in dataset.table.attributes:
         attributes.append({"name": attribute.name, "values": list(attribute.values)})
+    fingerprint = fingerprint_of(dataset, store, checksums)
+    files = {name: (folder / name).stat().st_size for name in [*names, PIXELS[store]]}
+    file_checksums = {name: checksum((folder / name).read_bytes()) for name in names}
     copy = Copy(
         folder=folder,
         source=owner(source),
@@ -399,10 +406,10 @@ def _write(
         attributes=attributes,
         parts=dict(reading.parts),
         totals=dict(source.totals()),
-        fingerprint=fingerprint_of(dataset, store, checksums),
-        files={name: (folder / name).stat().st_size for name in [*names, PIXELS[store]]},
+        fingerprint=fingerprint,
+        files=files,
         chunk_rows=size,
-        file_checksums={name: checksum((folder / name).read_bytes()) for name in names},
+        file_checksums=file_checksums,
         checksums=checksums,
     )
     (folder / CARD).write_text(json.dumps(copy.to_json(), indent=1), encoding="utf-8")
@@ -445,12 +452,8 @@ def _resumed(
     with contextlib.suppress(OSError), copy.open("rb") as file:
         progress_bytes = progress.read_bytes()
         if progress_bytes.startswith(identity) and file.read(len(head)) == head:
-            rows = np.frombuffer(
-                progress_bytes,
-                ROW,
-                (len(progress_bytes) - len(identity)) // ROW.itemsize,
-                len(identity),
-            )
+            n_written = (len(progress_bytes) - len(identity)) // ROW.itemsize
+            rows = np.frombuffer(progress_bytes, ROW, n_written, len(identity))
             end = len(head)
             for chunk in chunks:
                 chunk_rows = rows[chunk[0] : chunk[-1] + 1]
@@ -464,9 +467,8 @@ def _resumed(
                 end += len(data)
     if written_chunks:
         os.truncate(copy, end)
-        os.truncate(
-            progress, len(identity) + sum(chunk_rows.nbytes for chunk_rows in written_chunks)
-        )
+        n_bytes = sum(chunk_rows.nbytes for chunk_rows in written_chunks)
+        os.truncate(progress, len(identity) + n_bytes)
     else:
         shutil.rmtree(work / "copy", ignore_errors=True)
         copy.parent.mkdir()
@@ -528,9 +530,8 @@ def _jpeg(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     out = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(
-        out, "JPEG", quality=JPEG_QUALITY, subsampling=0
-    )
+    flat_image = image[..., 0] if image.shape[-1] == 1 else image
+    Image.fromarray(flat_image).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return out.getvalue()
 
 

@@ -105,11 +105,8 @@ class Copy(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The card as plain values."""
         # One text: thousands of lines of digits would hide what a reader looks for.
-        return {
-            "format": FORMAT,
-            **self.model_dump(mode="json"),
-            "checksums": " ".join(self.checksums),
-        }
+        checksums = " ".join(self.checksums)
+        return {"format": FORMAT, **self.model_dump(mode="json"), "checksums": checksums}
 
 
 def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
@@ -391,9 +388,8 @@ def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return one_line(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "), 200
-        )
+        location = ".".join(map(str, first["loc"]))
+        return one_line(f"{location}: {first['msg']}".removeprefix(": "), 200)
     text = (
         error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     ) or type(error).__name__

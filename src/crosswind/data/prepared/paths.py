@@ -111,7 +111,9 @@ def original_size(source: PreparedSource) -> str:
         return ""
     sizes = [file.size for file in source.originals()]
     if sizes and all(sizes):
-        return f"{sum(sizes) / 1e9:.1f} GB" if sum(sizes) >= 1e9 else f"{sum(sizes) / 1e6:.0f} MB"
+        if sum(sizes) >= 1e9:
+            return f"{sum(sizes) / 1e9:.1f} GB"
+        return f"{sum(sizes) / 1e6:.0f} MB"
     written = re.search(r"\d[\d.,]* [KMGT]B", source.card.get)
     return written[0] if written else ""
 

@@ -108,11 +108,11 @@ class PreparedSource(Source):
         Left out are parts whose name begins with a variant that is not asked for.
         """
         left_out = {file.variant for file in self.card.files}.difference(self.variants())
-        return {
-            part_name: rows
-            for part_name, rows in self.card.totals.items()
-            if part_name.split()[0] not in left_out
-        }
+        totals = {}
+        for part_name, rows in self.card.totals.items():
+            if part_name.split()[0] not in left_out:
+                totals[part_name] = rows
+        return totals
 
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of the card, all of which have their values or the number of them
@@ -224,7 +224,8 @@ def checked_labels(
     if len(labels) != rows:
         problem = f"{location} holds {len(labels):,} labels for {rows:,} pictures"
         raise DataError(problem)
-    check_known(labels, range(first, last + 1), f"{location}: label")
+    known_values = range(first, last + 1)
+    check_known(labels, known_values, f"{location}: label")
     return labels.astype(np.int64)
 
 
@@ -315,7 +316,8 @@ def names_chosen(
         or not setting
         or not all(isinstance(name, str) and name.strip() for name in setting)
     ):
-        raise InputError(field, f"must be a list of {kind_word}s, not {shown(setting)}", choices)
+        problem = f"must be a list of {kind_word}s, not {shown(setting)}"
+        raise InputError(field, problem, choices)
     for position, name in enumerate(setting):
         if choices is not None and name not in choices:
             raise unknown(field, kind_word, name, choices)

@@ -56,10 +56,11 @@ class CelebA(PackedTrees):
         names, lines = counted_lines(*lists[ATTRIBUTES])
         attribute_names = [attribute.name for attribute in attributes[:-1]]
         if names != attribute_names:
-            raise DataError(
+            problem = (
                 f"{ATTRIBUTES} should name CelebA's forty attributes in their order, not"
                 f" {shown(' '.join(names), 200)}"
             )
+            raise DataError(problem)
         files: list[str] = []
         codes = np.empty((len(attribute_names), len(lines)), dtype=np.uint8)
         for row, line in enumerate(lines):

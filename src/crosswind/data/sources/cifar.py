@@ -138,7 +138,8 @@ class Cifar101(PreparedSource):
             folder / f"cifar10.1_{self.edition}_{array_name}.npy"
             for array_name in ("data", "labels")
         )
-        pictures = read_array(data, Expected("uint8", (None, SIDE, SIDE, 3)))
+        shape = (None, SIDE, SIDE, 3)
+        pictures = read_array(data, Expected("uint8", shape))
         expected = Expected("integers", (None,))
         labels = checked_labels(read_array(named, expected), named, len(pictures))
         label = self.attributes()[0]
@@ -168,7 +169,9 @@ class Cifar102(PreparedSource):
 
     def variants(self) -> tuple[str, ...]:
         """The file of the training part, where it is asked for."""
-        return ("train",) if self.part == "all" else ()
+        if self.part == "all":
+            return ("train",)
+        return ()
 
     def read(self, folder: Path) -> Reading:
         """The npz files of `folder`."""
@@ -189,9 +192,10 @@ class Cifar102(PreparedSource):
         arrays = read_arrays(path, expected)
         names = tuple(arrays.get("label_names", np.array(class_names)).astype(str).tolist())
         if names != class_names:
-            raise DataError(
+            problem = (
                 f"{path} is not of CIFAR-10's classes: it names {shown(', '.join(names), 120)}"
             )
+            raise DataError(problem)
         n_rows = len(arrays["images"])
         return checked_labels(arrays["labels"], path, n_rows), lambda: arrays["images"]
 
@@ -289,9 +293,8 @@ class Cinic10(PreparedSource):
         shape = InputSpec.image(self.size, self.size, 3)
         table = AttributeTable(self.attributes(), codes)
         dataset = AttributedDataset("cinic10", table, images, shape, from_files=True)
-        return Reading(
-            dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)}
-        )
+        rows_of = {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)}
+        return Reading(dataset, rows_of)
 
 
 def _is_picture(name: str) -> bool:

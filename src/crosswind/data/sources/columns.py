@@ -100,7 +100,8 @@ def of_text_columns(
         text_columns = names_chosen(text, field, "column")
     has_text = np.ones(rows.height, dtype=bool)
     for column in text_columns:
-        has = _has_text(rows, has_column(rows, column, path, field), path)
+        name = has_column(rows, column, path, field)
+        has = _has_text(rows, name, path)
         if blank == "refuse" and not has.all():
             may_be_left_out = source in ("table", "texts")
             _refuse_blank(rows, column, path, np.flatnonzero(~has), may_be_left_out)
@@ -151,7 +152,8 @@ def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     column = _plain(rows, name)
     where = f"{path}, column {name!r}"
     if column.dtype != polars.String:
-        raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
+        problem = f"{where} holds {str(column.dtype).lower()} values, and not texts"
+        raise DataError(problem)
     blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
     if (
         blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any()

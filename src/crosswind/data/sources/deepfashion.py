@@ -68,10 +68,9 @@ class DeepFashion(PackedTrees):
         for code, split in enumerate(SPLITS):
             names = lines_of(lists, f"{top}{split}.txt")
             marks = _numbers((lists, f"{top}{split}_attr.txt"), len(names), len(words), (0, 1))
+            category_numbers = range(1, len(categories) + 1)
             labels = (
-                _numbers(
-                    (lists, f"{top}{split}_cate.txt"), len(names), 1, range(1, len(categories) + 1)
-                )[:, 0]
+                _numbers((lists, f"{top}{split}_cate.txt"), len(names), 1, category_numbers)[:, 0]
                 - 1
             )
             files += listed_files(
@@ -85,9 +84,8 @@ class DeepFashion(PackedTrees):
         _, item_codes = np.unique([name.rsplit("/", 2)[-2] for name in files], return_inverse=True)
         units = item_codes.astype(np.int64)
         dataset = self.of_files(table, tree, files, units)
-        return Reading(
-            dataset, dict(zip(SPLITS, np.bincount(codes[-1], minlength=3).tolist(), strict=True))
-        )
+        counts = np.bincount(codes[-1], minlength=3).tolist()
+        return Reading(dataset, dict(zip(SPLITS, counts, strict=True)))
 
     def _annotations(self, folder: Path, tree: Tree) -> tuple[Tree, str]:
         """The tree that has the folder of fine annotations, and the name of that folder with
@@ -99,7 +97,8 @@ class DeepFashion(PackedTrees):
                     inside.append(name)
             if len(inside) == 1:
                 return lists, inside[0].removesuffix("list_attr_cloth.txt")
-        raise DataError(f"{folder} has no folder {FINE} with list_attr_cloth.txt ({self.card.get})")
+        problem = f"{folder} has no folder {FINE} with list_attr_cloth.txt ({self.card.get})"
+        raise DataError(problem)
 
 
 def _names(tree: Tree, name: str) -> list[str]:
@@ -137,7 +136,8 @@ def _numbers(
 def _kinds(marks: NDArray[np.int64], kinds: tuple[Attribute, ...]) -> list[NDArray[np.int64]]:
     """The value of each kind: the marked one, or the last, `other`, where none or several are
     marked."""
-    out, first = [], 0
+    out = []
+    first = 0
     for kind in kinds:
         mine = marks[:, first : first + len(kind) - 1]
         out.append(np.where(mine.sum(axis=1) == 1, mine.argmax(axis=1), len(kind) - 1))

@@ -78,11 +78,12 @@ class Digits(Source):
         }
         identity |= {"one_size": True} if self.one_size else {}
         table = AttributeTable(attributes, codes)
+        input_spec = InputSpec.image(self.size, self.size, 3)
         return AttributedDataset(
             name="digits",
             table=table,
             read=_painter(codes, self.size, sizes),
-            input=InputSpec.image(self.size, self.size, 3),
+            input=input_spec,
             fingerprint=digest(identity),
         )
 
@@ -132,9 +133,8 @@ def _read() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     except (OSError, EOFError, ValueError) as error:
         raise DataError(f"scikit-learn's digits at {path} cannot be read: {error}") from None
     if rows.shape != (ROWS, 65):
-        raise DataError(
-            f"scikit-learn's digits at {path} have shape {rows.shape}, not ({ROWS}, 65)"
-        )
+        problem = f"scikit-learn's digits at {path} have shape {rows.shape}, not ({ROWS}, 65)"
+        raise DataError(problem)
     grey = rows[:, :64]
     digit = rows[:, 64]
     if grey.min() < 0 or grey.max() > 16 or set(digit.tolist()) != set(range(10)):
@@ -184,9 +184,8 @@ def _covers(size_of_rows: bytes, size: int, sizes: tuple[str, ...]) -> NDArray[n
             optimize=["einsum_path", (0, 1), (0, 1)],
         )
         start = (size - side) // 2
-        out[rows, start : start + side, start : start + side] = (drawn * 255 + (8 << 18)) // (
-            16 << 18
-        )
+        scaled = drawn * 255 + (8 << 18)
+        out[rows, start : start + side, start : start + side] = scaled // (16 << 18)
     return out
 
 

@@ -144,7 +144,8 @@ class DSprites(PreparedSource):
         from crosswind.data.archives.arrays import Expected, npz_rows, read_arrays
 
         path = folder / self.card.files[0].name
-        expected = {"latents_classes": Expected("integers", (None, len(COUNTS) + 1))}
+        latents_classes = Expected("integers", (None, len(COUNTS) + 1))
+        expected = {"latents_classes": latents_classes}
         latents = read_arrays(path, expected)["latents_classes"]
         for column, count in enumerate((1, *COUNTS)):
             value_words = f"{path}: column {column} of 'latents_classes'"
@@ -155,9 +156,8 @@ class DSprites(PreparedSource):
         def images(row_numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
             return (_black_or_white(rows(row_numbers), path) * np.uint8(255))[..., None]
 
-        return _reading(
-            "dsprites", self.attributes()[: len(COUNTS)], latents[:, 1:].T, images, 1, path
-        )
+        factors = self.attributes()[: len(COUNTS)]
+        return _reading("dsprites", factors, latents[:, 1:].T, images, 1, path)
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy's white shapes in the colours that the seed deals to their latents."""
@@ -251,12 +251,9 @@ class Shapes3D(PreparedSource):
         codes = np.indices(ROOM_COUNTS, dtype=np.uint8).reshape(len(ROOM_COUNTS), -1)
         table = AttributeTable(self.attributes(), codes)
         fingerprint = digest({"source": "shapes3d", "drawing": 1, "size": self.size})
+        input_spec = InputSpec.image(self.size, self.size, 3)
         return AttributedDataset(
-            name="shapes3d",
-            table=table,
-            read=images,
-            input=InputSpec.image(self.size, self.size, 3),
-            fingerprint=fingerprint,
+            name="shapes3d", table=table, read=images, input=input_spec, fingerprint=fingerprint
         )
 
     def read(self, folder: Path) -> Reading:
@@ -336,18 +333,11 @@ class MPI3D(PreparedSource):
         n = rows.shape[0]
         n_published = self.totals()["all"]
         if n > n_published:
-            raise DataError(
-                f"{path} holds {n:,} pictures, more than the {n_published:,} of the grid"
-            )
+            problem = f"{path} holds {n:,} pictures, more than the {n_published:,} of the grid"
+            raise DataError(problem)
         codes = np.unravel_index(np.arange(n), [len(attribute) for attribute in self.attributes()])
-        return _reading(
-            "mpi3d",
-            self.attributes(),
-            np.stack([code_column.astype(np.uint8) for code_column in codes]),
-            rows,
-            3,
-            path,
-        )
+        code_columns = np.stack([code_column.astype(np.uint8) for code_column in codes])
+        return _reading("mpi3d", self.attributes(), code_columns, rows, 3, path)
 
 
 def _reading(
@@ -439,11 +429,9 @@ def _mixed(
     # One row of 256 mixtures for every pair of colours: colouring a picture is then one look-up a
     # pixel.
     cover = np.arange(256)[:, None]
-    mixed = (
-        inks[:, None, None].astype(np.int64) * cover
-        + papers[None, :, None].astype(np.int64) * (255 - cover)
-        + 127
-    ) // 255
+    of_ink = inks[:, None, None].astype(np.int64) * cover
+    of_paper = papers[None, :, None].astype(np.int64) * (255 - cover)
+    mixed = (of_ink + of_paper + 127) // 255
     table = np.zeros((len(inks) * len(papers) * 256, 4), dtype=np.uint8)
     table[:, :3] = mixed.reshape(-1, 3)
     words = table.view(np.uint32)[:, 0]

@@ -173,10 +173,11 @@ class HuggingFace(PreparedSource):
             if splits_found[split].features != splits_found[chosen[0]].features or not len(
                 splits_found[split]
             ):
-                raise DataError(
+                problem = (
                     f"{name}: the split {split!r} has no rows, or other columns than {chosen[0]!r};"
                     " choose among them with splits"
                 )
+                raise DataError(problem)
         return {split: splits_found[split] for split in chosen}
 
     def _images(self, all_rows: Dataset) -> tuple[Dataset, str]:
@@ -225,13 +226,8 @@ class HuggingFace(PreparedSource):
             raise InputError("huggingface.columns", problem, list(all_rows.features))
         coded_columns = [_attribute(all_rows, column, name) for column in chosen]
         if len(lengths) > 1:
-            coded_columns.append(
-                (
-                    Attribute("split", tuple(lengths)),
-                    np.repeat(np.arange(len(lengths)), list(lengths.values())),
-                    (),
-                )
-            )
+            split_codes = np.repeat(np.arange(len(lengths)), list(lengths.values()))
+            coded_columns.append((Attribute("split", tuple(lengths)), split_codes, ()))
         attributes = tuple(attribute for attribute, _, _ in coded_columns)
         table = AttributeTable(attributes, np.stack([codes for _, codes, _ in coded_columns]))
         return table, tuple(note for _, _, notes in coded_columns for note in notes)
@@ -439,8 +435,9 @@ def _of_texts(
     fingerprint = digest(
         {"source": "huggingface", **identity, "texts": digest_arrays({"contents": contents})}
     )
+    short_name = name.rstrip("/").rpartition("/")[2] or "huggingface"
     return AttributedDataset(
-        name.rstrip("/").rpartition("/")[2] or "huggingface",
+        short_name,
         table,
         joined_texts.__getitem__,
         InputSpec.text(),

@@ -81,7 +81,9 @@ class Pacs(PreparedSource):
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """The archive, where there is not even a folder to look into."""
-        return () if folder.is_dir() else (Original("PACS.zip"),)
+        if folder.is_dir():
+            return ()
+        return (Original("PACS.zip"),)
 
     def read(self, folder: Path) -> Reading:
         """The images RENDITION/CLASS/FILE, at any depth of `folder` or in a zip archive there, and

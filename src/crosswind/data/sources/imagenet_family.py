@@ -212,11 +212,11 @@ class ImageNetC(ImageNetFamily):
         """Corruption and severity. Raises `DataError` where there is no picture of one that is
         asked for."""
         corruptions, severities = self._chosen
+        corruption_codes = positions(
+            (match["corruption"] for match in matches), [CORRUPTIONS[name] for name in corruptions]
+        )
         columns = (
-            positions(
-                (match["corruption"] for match in matches),
-                [CORRUPTIONS[name] for name in corruptions],
-            ),
+            corruption_codes,
             positions((match["severity"] for match in matches), severities),
         )
         counts = np.zeros((len(corruptions), len(severities)), dtype=np.int64)

@@ -200,9 +200,8 @@ class ColoredMnist(PreparedSource):
             hash64(np.arange(20), seed_of(self.seed, "colored-mnist", "first")) % np.uint64(10)
         ).astype(np.int64)
         color = np.empty(len(order), dtype=np.uint8)
-        color[order] = (
-            np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts - first, counts)
-        ) % 10
+        first_of_digit = np.repeat(np.cumsum(counts) - counts - first, counts)
+        color[order] = (np.arange(len(order)) - first_of_digit) % 10
         attributes = (*dataset.table.attributes, Attribute("color", tuple(COLORS)))
         codes = np.concatenate([dataset.table.codes, color[None]])
         table = AttributeTable(attributes, codes)
@@ -328,12 +327,10 @@ def _mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Readin
         labels = open_matrix(
             original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,))
         )
-        pieces_of[part_name] = [
-            (
-                checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1),
-                pictures(images),
-            )
-        ]
+        known_labels = checked_labels(
+            labels.read(), labels.path, images.shape[0], 0, len(label) - 1
+        )
+        pieces_of[part_name] = [(known_labels, pictures(images))]
     return in_parts(name, label, pieces_of, size, 1)
 
 

@@ -50,9 +50,10 @@ class Packed(PreparedSource):
                 if entry_path.is_dir() and not entry_path.name.startswith(".")
             ),
         ]
-        return next(
-            (entry_path / name for entry_path in folders if (entry_path / name).is_file()), None
-        )
+        for entry_path in folders:
+            if (entry_path / name).is_file():
+                return entry_path / name
+        return None
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; for an archive a folder serves."""
@@ -124,9 +125,8 @@ class Packed(PreparedSource):
         """The copy, without its units where the knob `unit` is none."""
         if dataset.units is None or getattr(self, "unit", "") != "none":
             return dataset
-        return replace(
-            dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None})
-        )
+        fingerprint = digest({"of": dataset.fingerprint, "units": None})
+        return replace(dataset, units=None, fingerprint=fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True)

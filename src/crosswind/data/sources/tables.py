@@ -174,7 +174,8 @@ class Table(PreparedSource):
         inputs = input_array(raw, chosen["numbers"], chosen["categories"], path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
         dataset = replace(dataset, ids=row_numbers)
-        return with_inputs(dataset, "table", inputs, InputSpec.features(inputs.shape[1]))
+        spec = InputSpec.features(inputs.shape[1])
+        return with_inputs(dataset, "table", inputs, spec)
 
     def _of_images(
         self, rows: DataFrame, row_numbers: NDArray[np.int64], path: str
@@ -187,8 +188,9 @@ class Table(PreparedSource):
             raise InputError("table.images", f"{self.images!r} {problem}")
         name = has_column(rows, self.path_column, path, "table.path_column")
         names = texts(rows, name, path).to_list()
+        taken = (self.path_column,)
         plain = of_columns(
-            rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem
+            rows, "table", path, self.columns, self.unit, taken, Path(self.path).stem
         )
         files = FileFolder(top, images).files_of(names, self.path_column, path, row_numbers)
         sizes = [os.stat(f"{top}/{file}").st_size for file in files]
@@ -197,13 +199,14 @@ class Table(PreparedSource):
         units_digest = None
         if plain.units is not None:
             units_digest = digest_arrays({"units": plain.units})
+        row_sizes = np.array(sizes, dtype=np.int64)
         dataset = from_files(
             plain.name,
             plain.table,
             lambda row: top / files[row],
             lambda row: f"{path}, row {row_numbers[row] + 1}: {files[row]!r}",
             self.size,
-            np.array(sizes, dtype=np.int64),
+            row_sizes,
             told={"source": "table", "files": files_digest, "units": units_digest},
             units=plain.units,
             distinct=plain.distinct,
@@ -212,7 +215,9 @@ class Table(PreparedSource):
             **named_files(top, files),
         )
         left_out = len(row_numbers) and int(row_numbers[-1]) + 1 > len(row_numbers)
-        return replace(dataset, ids=row_numbers) if left_out else dataset
+        if left_out:
+            return replace(dataset, ids=row_numbers)
+        return dataset
 
 
 @register("texts", kind="source")
@@ -308,7 +313,8 @@ class Features(Source):
                 " float32"
             )
             raise DataError(problem)
-        return with_inputs(dataset, "features", features, InputSpec.features(features.shape[1]))
+        spec = InputSpec.features(features.shape[1])
+        return with_inputs(dataset, "features", features, spec)
 
 
 @register("factors", kind="source")
@@ -426,10 +432,10 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
     if isinstance(values, int) and not isinstance(values, bool) and 1 <= values <= MOST_VALUES:
         values = range(values)
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise InputError(
-            field,
-            f"must be a list of values or their number, 1 to {MOST_VALUES:,}, not {shown(values)}",
+        problem = (
+            f"must be a list of values or their number, 1 to {MOST_VALUES:,}, not {shown(values)}"
         )
+        raise InputError(field, problem)
     if any(value is None or isinstance(value, list | dict) or value != value for value in values):
         raise InputError(field, f"must be a list of texts and numbers, not {shown(list(values))}")
     try:

@@ -65,7 +65,8 @@ class VideoFrames(PackedTrees):
         )
         _, video = np.unique([name.split("/")[-2] for name in files], return_inverse=True)
         units = video.astype(np.int64)
-        dataset = self.of_files(AttributeTable(attributes, codes), tree, files, units)
+        table = AttributeTable(attributes, codes)
+        dataset = self.of_files(table, tree, files, units)
         return Reading(dataset, {"all": len(files)})
 
 
@@ -139,7 +140,8 @@ class Ytbb(VideoFrames):
 
     def frames_of(self, folder: Path, tree: Tree) -> Frames:
         """The frames under `ytbb_videos` that the three lists of annotations leave."""
-        lists = self.lists(folder, tree, (ANCHORS, PAIRS, CLASSES))
+        names = (ANCHORS, PAIRS, CLASSES)
+        lists = self.lists(folder, tree, names)
         class_names = tuple(groups(self.group))
         videos = next((name for name in tree.sizes if "ytbb_videos/" in name), None)
         if videos is None:

@@ -107,10 +107,12 @@ class Camelyon17(Wilds):
         patients = in_order(rows["patient"])
         slides = in_order(rows["slide"])
         patient = positions(rows["patient"], patients)
+        tumor = np.array(rows.numbers("tumor", range(2)))
+        slide = positions(rows["slide"], slides)
         columns = [
-            (Attribute("tumor", ("no", "yes")), np.array(rows.numbers("tumor", range(2)))),
+            (Attribute("tumor", ("no", "yes")), tumor),
             (Attribute("hospital", tuple("01234")), center),
-            (Attribute("slide", tuple(slides)), positions(rows["slide"], slides)),
+            (Attribute("slide", tuple(slides)), slide),
             (Attribute("patient", tuple(patients)), patient),
             (Attribute("split", names), codes),
         ]
@@ -238,7 +240,7 @@ def _species(rows: WildsTable, numbers: Sequence[int]) -> list[str]:
     name_of = dict(zip(species_table["y"], species_table["name"], strict=True))
     names = [name_of.get(str(number)) or str(number) for number in numbers]
     often = Counter(names)
-    return [
-        f"{name} {number}" if often[name] > 1 else name
-        for name, number in zip(names, numbers, strict=True)
-    ]
+    species: list[str] = []
+    for name, number in zip(names, numbers, strict=True):
+        species.append(f"{name} {number}" if often[name] > 1 else name)
+    return species

@@ -83,7 +83,8 @@ class Onnx(Outside):
         try:
             files = stamp(Path(self.path), True)
         except OSError as error:
-            raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+            problem = f"{name} cannot be read ({error.strerror or error})"
+            raise DataError(problem) from None
         session = _session(self.path, files)
         first = session.session.get_inputs()[0]
         names = [graph_output.name for graph_output in session.session.get_outputs()]
@@ -123,9 +124,8 @@ class Onnx(Outside):
             shape = (1, -1, 1, 1)
         else:
             shape = (1, 1, 1, -1)
-        means, deviations = (
-            np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS)
-        )
+        means = np.array(MEANS, dtype=np.float32).reshape(shape)
+        deviations = np.array(DEVIATIONS, dtype=np.float32).reshape(shape)
         return (unit - means) / deviations
 
 

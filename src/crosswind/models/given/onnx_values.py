@@ -76,7 +76,8 @@ def read_outputs(
     where several may be the scores.
     """
     if output_name is not None and output_name not in arrays:
-        raise DataError(f"{name} has no output {output_name!r} (valid: {', '.join(arrays)})")
+        problem = f"{name} has no output {output_name!r} (valid: {', '.join(arrays)})"
+        raise DataError(problem)
     values = {}
     for key, value in arrays.items():
         if output_name in (None, key):

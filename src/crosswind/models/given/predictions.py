@@ -61,9 +61,10 @@ class PredictionsFile(Outside):
         ids, labels, logits = _read(Path(self.path), class_names)
         order = np.argsort(ids, kind="stable")
         if (np.diff(ids[order]) == 0).any():
+            ordered_ids = ids[order]
             problem = (
                 f"{name} has two rows for the id"
-                f" {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}"
+                f" {int(ordered_ids[:-1][np.diff(ordered_ids) == 0][0])}"
             )
             raise DataError(problem)
         row_ids = dataset.row_ids(rows.rows)

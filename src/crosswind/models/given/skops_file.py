@@ -74,7 +74,8 @@ class SkopsFile(Outside):
             return _read(self.path, stamp(Path(self.path), False), tuple(self.trusted or ()))
         except OSError as error:
             name = Path(self.path).name
-            raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+            problem = f"{name} cannot be read ({error.strerror or error})"
+            raise DataError(problem) from None
 
 
 @lru_cache(maxsize=2)

@@ -325,7 +325,8 @@ def _with_few_marks(text: str) -> str:
         run = run + 1 if unicodedata.combining(letter) else 0
         if run > _MOST_MARKS:
             pieces += [text[start:position], "\u034f"]
-            start, run = position, 1
+            start = position
+            run = 1
     return "".join([*pieces, text[start:]])
 
 

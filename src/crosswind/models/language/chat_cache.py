@@ -239,7 +239,8 @@ class AnswerCache:
             try:
                 yield
             except (sqlite3.Error, OSError) as error:
-                reason = one_line(getattr(error, "strerror", None) or str(error), 200)
+                text = getattr(error, "strerror", None) or str(error)
+                reason = one_line(text, 200)
                 problem = (
                     f"the file of answers {self.path} cannot be used ({reason}); {FOLDER_VARIABLE}"
                     " names its folder"

@@ -230,20 +230,16 @@ class _Network:
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             for start in range(0, len(images), self.batch):
                 chunk = images[start : start + self.batch]
-                x = (
-                    torch.from_numpy(chunk[np.resize(np.arange(len(chunk)), self.batch)])
-                    .permute(0, 3, 1, 2)
-                    .to(self.device)
-                )
+                padded_rows = np.resize(np.arange(len(chunk)), self.batch)
+                x = torch.from_numpy(chunk[padded_rows]).permute(0, 3, 1, 2).to(self.device)
                 pixels = self.preprocess(normalised(x, torch.float32, channels_last=False)).to(
                     self.dtype
                 )
                 projected = self.model.visual_projection(
                     self.model.vision_model(pixel_values=pixels).pooler_output
                 )
-                out[start : start + len(chunk)] = (
-                    nn.functional.normalize(projected.float(), dim=1)[: len(chunk)].cpu().numpy()
-                )
+                normal = nn.functional.normalize(projected.float(), dim=1)
+                out[start : start + len(chunk)] = normal[: len(chunk)].cpu().numpy()
         return out
 
     def text_features(

@@ -50,17 +50,13 @@ class Sheet(NamedTuple):
             places.append(len(shared) + torch.arange(inner))
             owner.append(torch.full((inner,), number))
             told.append(added)
-            before.append(
-                torch.cat(
-                    [torch.zeros(1, dtype=torch.int64), end - len(shared) + 1 + torch.arange(inner)]
-                )
-            )
+            inner_places = end - len(shared) + 1 + torch.arange(inner)
+            before.append(torch.cat([torch.zeros(1, dtype=torch.int64), inner_places]))
             word.append(torch.full((len(added),), number))
             end += inner
         mine = torch.cat(owner)
-        seen = torch.ones(end, end, dtype=torch.bool).tril() & (
-            (mine[None] == -1) | (mine[None] == mine[:, None])
-        )
+        is_shared_or_own = (mine[None] == -1) | (mine[None] == mine[:, None])
+        seen = torch.ones(end, end, dtype=torch.bool).tril() & is_shared_or_own
         spread = {"tokens": tokens, "places": places, "told": told, "before": before, "word": word}
         first = len(shared) - 1
         return cls(
@@ -166,7 +162,8 @@ class LabelNetwork(Model):
     def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:
         for stage_part in stage_parts:
             if stage_part == WHOLE:
-                x = of_classes(self.by_word(x), self._fixed("classes"), self.width)
+                classes = self._fixed("classes")
+                x = of_classes(self.by_word(x), classes, self.width)
             else:
                 x = self.get_submodule(stage_part)(x)
         return x

@@ -203,9 +203,8 @@ class VisionLanguage(Prompted, Backbone):
         noise = _noise(input)
         pictures = _pictures(noise)
         blank = _pictures(np.zeros_like(noise))
-        inputs_shown, inputs_blank = (
-            loaded.encoded([text] * 2, shown) for shown in (pictures, blank)
-        )
+        inputs_shown = loaded.encoded([text] * 2, pictures)
+        inputs_blank = loaded.encoded([text] * 2, blank)
         pixels = inputs_shown.pop("pixel_values", torch.empty(0))
         if pixels.ndim != 4 or any(
             len(value) != 2 or not value.equal(inputs_blank[name])
@@ -431,7 +430,9 @@ def _noise(spec: InputSpec) -> NDArray[np.uint8]:
 def _pictures(x: NDArray[np.uint8]) -> list[Any]:
     from PIL import Image
 
-    return [
-        Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture).convert("RGB")
-        for picture in x
-    ]
+    pictures: list[Any] = []
+    for picture in x:
+        pictures.append(
+            Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture).convert("RGB")
+        )
+    return pictures

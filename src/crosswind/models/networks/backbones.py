@@ -35,23 +35,24 @@ class ResNetW16(Backbone):
         """See `Backbone.build`."""
         channels, *_ = input.tensor_shape
         widths = (16, 32, 64, 128)
+        conv1 = _conv3x3(channels, 16, self.stride)
+        relu = nn.ReLU(inplace=True)
         children: dict[str, nn.Module] = {
-            "conv1": _conv3x3(channels, 16, self.stride),
+            "conv1": conv1,
             "bn1": nn.BatchNorm2d(16),
-            "relu": nn.ReLU(inplace=True),
+            "relu": relu,
             "maxpool": nn.Identity(),
         }
         for i, (before, width) in enumerate(itertools.pairwise((16, *widths)), start=1):
-            children[f"layer{i}"] = _basic_layer(before, width, stride=1 if i == 1 else 2)
+            stride = 1 if i == 1 else 2
+            children[f"layer{i}"] = _basic_layer(before, width, stride=stride)
         for child in children.values():
             for module in child.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        children |= {
-            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
-            "flatten": nn.Flatten(),
-            "fc": nn.Linear(widths[-1], len(class_names)),
-        }
+        avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        fc = nn.Linear(widths[-1], len(class_names))
+        children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         return Model(
             children, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1]
         )
@@ -80,11 +81,9 @@ class SmallCNN(Backbone):
                 nn.ReLU(inplace=True),
                 nn.MaxPool2d(2),
             )
-        children |= {
-            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
-            "flatten": nn.Flatten(),
-            "fc": nn.Linear(128, len(class_names)),
-        }
+        avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        fc = nn.Linear(128, len(class_names))
+        children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
         return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
 
@@ -129,7 +128,9 @@ class FlattenChannelsLast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
+        if x.ndim == 4:
+            return x.permute(0, 2, 3, 1).flatten(1)
+        return x.flatten(1)
 
 
 def _conv3x3(before: int, after: int, stride: int = 1) -> nn.Conv2d:

@@ -125,9 +125,9 @@ class SmallMapConv2d(nn.Conv2d):
             or not x.is_contiguous(memory_format=torch.channels_last)
         ):
             return None
-        kernel, stride, padding = (
-            _pair(value) for value in (self.kernel_size, self.stride, self.padding)
-        )
+        kernel = _pair(self.kernel_size)
+        stride = _pair(self.stride)
+        padding = _pair(self.padding)
         if padding[0] >= kernel[0] or padding[1] >= kernel[1]:
             return None  # pixels of the output may see no input
         high, wide = (
@@ -307,9 +307,8 @@ def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -
         kernel = taps[
             :, product.tap, product.left : product.left + product.end - product.start
         ].flatten(1)
-        out[:, product.of, product.start : product.end].view(len(x), -1).addmm_(
-            errors[:, product.row, product.column], kernel
-        )
+        of_product = out[:, product.of, product.start : product.end].view(len(x), -1)
+        of_product.addmm_(errors[:, product.row, product.column], kernel)
     return out.permute(0, 3, 1, 2)
 
 
@@ -326,19 +325,16 @@ def _weight_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) 
         into = out[:, product.tap, product.left : product.left + product.end - product.start].view(
             len(weight), -1
         )
-        into.addmm_(
-            errors[:, product.row, product.column].t(),
-            pixels[:, product.of, product.start : product.end].flatten(1),
-        )
+        error = errors[:, product.row, product.column].t()
+        into.addmm_(error, pixels[:, product.of, product.start : product.end].flatten(1))
     return out.permute(0, 3, 1, 2)
 
 
 def _windows(pixels: Tensor, shape: Shape) -> Tensor:
     """The window of every output pixel, zeros where it leaves the map: [n, h, w, c] -> [n h' w',
     kernel c]."""
-    padded = nn.functional.pad(
-        pixels, (0, 0, shape.padding[1], shape.padding[1], shape.padding[0], shape.padding[0])
-    )
+    margins = (0, 0, shape.padding[1], shape.padding[1], shape.padding[0], shape.padding[0])
+    padded = nn.functional.pad(pixels, margins)
     n, row, column, channel = padded.stride()
     sides = (len(pixels), shape.out_height, shape.out_width, *shape.kernel, pixels.shape[3])
     strides = (n, row * shape.stride[0], column * shape.stride[1], row, column, channel)
@@ -357,12 +353,19 @@ def products(shape: Shape) -> tuple[Product, ...]:
         shape.height, shape.out_height, shape.kernel[0], shape.stride[0], shape.padding[0]
     )
     for (row, top, bottom, tap), (column, start, end, left) in itertools.product(down, across):
-        out += [
-            Product(
-                row, column, input_row, start, end, tap + input_row - top, left, input_row == top
+        for input_row in range(top, bottom):
+            out.append(
+                Product(
+                    row,
+                    column,
+                    input_row,
+                    start,
+                    end,
+                    tap + input_row - top,
+                    left,
+                    input_row == top,
+                )
             )
-            for input_row in range(top, bottom)
-        ]
     return tuple(out)
 
 

@@ -73,7 +73,9 @@ class Pretrained(Backbone):
 
     def normalise(self) -> dict[str, nn.Module]:
         """The part that inputs pass first, by name; none where they stay as they are."""
-        return {"normalise": Normalise()} if wants_imagenet(vars(self)) else {}
+        if wants_imagenet(vars(self)):
+            return {"normalise": Normalise()}
+        return {}
 
     def start(self, model: Model, urls: Mapping[str, str]) -> Model:
         """`model` with the weights that the knobs name; `urls` of published ones by name."""
@@ -122,11 +124,11 @@ def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
         except (
             Exception
         ) as error:  # what urllib, sockets and torch raise without a network, or for a wrong hash
-            raise InputError(
-                FIELD,
+            problem = (
                 f"{name} cannot be downloaded ({one_line(str(error), 200)}); put {file} into"
-                f" {path.parent}, or name a safetensors file",
-            ) from None
+                f" {path.parent}, or name a safetensors file"
+            )
+            raise InputError(FIELD, problem) from None
     if not file_hash(path).startswith(_prefix(file)):
         raise InputError(
             FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it"
@@ -156,15 +158,13 @@ def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
     try:
         tensors = tensors_in(path)
     except (SafetensorError, OSError) as error:
-        raise InputError(
-            FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})"
-        ) from None
+        problem = f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})"
+        raise InputError(FIELD, problem) from None
     # What a run keeps holds every network of its method, and its state.
-    model_tensors = {
-        key.removeprefix("model."): value
-        for key, value in tensors.items()
-        if key.startswith("model.")
-    }
+    model_tensors = {}
+    for key, value in tensors.items():
+        if key.startswith("model."):
+            model_tensors[key.removeprefix("model.")] = value
     return model_tensors or tensors
 
 
@@ -174,7 +174,9 @@ def tensors_in(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load, load_file
 
     file = library_path(path)
-    return load_file(file) if isinstance(file, Path) else load(file.getvalue())
+    if isinstance(file, Path):
+        return load_file(file)
+    return load(file.getvalue())
 
 
 def take_weights(
@@ -188,26 +190,22 @@ def take_weights(
     naming the first difference.
     """
     if within and all(key.startswith(within) for key in tensors):
-        tensors = {key.removeprefix(within): value for key, value in tensors.items()}
-    model_tensors = {key.removeprefix(within): value for key, value in model.state_dict().items()}
+        tensors = _without_prefix(tensors, within)
+    model_tensors = _without_prefix(model.state_dict(), within)
     any_shape = {key.removeprefix(within) for key in names_of_any_shape(model)}
     head = {key.removeprefix(within) for key in _head_names(model)} - any_shape
     other_classes = any(
         key not in tensors or _rows(tensors[key]) != _rows(model_tensors[key]) for key in head
     )
+    kept_head = head if other_classes else set()
     taken: dict[str, Any] = {}
     for key, value in model_tensors.items():
-        if key in head and other_classes:
+        if key in kept_head:
             if key in tensors and tensors[key].shape[1:] != value.shape[1:]:
                 raise _differs(source, key, tensors[key], value)
             taken[key] = value
         elif key not in tensors:
-            if not key.endswith("num_batches_tracked"):  # files older than that counter lack it
-                raise InputError(
-                    FIELD,
-                    f"{source!r} does not fit the model: it has no {key!r}, the first that is"
-                    " missing",
-                )
+            _refuse_missing(key, source)
             taken[key] = value
         elif tensors[key].shape != value.shape and key not in any_shape:
             raise _differs(source, key, tensors[key], value)
@@ -217,6 +215,18 @@ def take_weights(
     if extra is not None:
         raise InputError(FIELD, f"{source!r} does not fit the model, which has no {extra!r}")
     model.load_state_dict({within + key: value for key, value in taken.items()})
+
+
+def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items()}
+
+
+def _refuse_missing(key: str, source: str) -> None:
+    """Refuse a file without a tensor of the model; files older than its counter of batches lack
+    that."""
+    if not key.endswith("num_batches_tracked"):
+        problem = f"{source!r} does not fit the model: it has no {key!r}, the first that is missing"
+        raise InputError(FIELD, problem)
 
 
 def _head_names(model: Model) -> set[str]:
@@ -229,8 +239,8 @@ def _rows(value: Tensor) -> int:
 
 
 def _differs(source: str, key: str, tensor: Tensor, model_tensor: Tensor) -> InputError:
-    return InputError(
-        FIELD,
+    problem = (
         f"{source!r} does not fit the model: {key!r} is {tuple(tensor.shape)} there and"
-        f" {tuple(model_tensor.shape)} here",
+        f" {tuple(model_tensor.shape)} here"
     )
+    return InputError(FIELD, problem)

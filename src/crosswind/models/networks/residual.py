@@ -66,7 +66,8 @@ class Residual(Pretrained):
             nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
         before = self.normalise()
         children = {key: child for key, child in net.named_children() if key != "fc"}
-        stages = {**RESNET_STAGES, "stem": (*before, *RESNET_STAGES["stem"])}
+        stem = (*before, *RESNET_STAGES["stem"])
+        stages = {**RESNET_STAGES, "stem": stem}
         model = Model(
             {**children, **before, "flatten": nn.Flatten(), "fc": net.fc},
             stages=stages,

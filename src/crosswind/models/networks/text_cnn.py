@@ -86,12 +86,8 @@ class TextCNN(Backbone):
         """See `Backbone.build`."""
         embedding = _Embedding(input.vocabulary, self.embedding, self.dropout)
         convolutions = _Convolutions(self.embedding, self.width, self.depth)
-        hidden = nn.Sequential(
-            nn.Dropout(self.dropout),
-            nn.Linear(len(KERNELS) * self.width, self.hidden),
-            nn.ReLU(),
-            nn.Dropout(self.dropout),
-        )
+        layer = nn.Linear(len(KERNELS) * self.width, self.hidden)
+        hidden = nn.Sequential(nn.Dropout(self.dropout), layer, nn.ReLU(), nn.Dropout(self.dropout))
         fc = nn.Linear(self.hidden, len(class_names))
         children: dict[str, nn.Module] = {
             "embedding": embedding,

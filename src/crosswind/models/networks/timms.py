@@ -85,33 +85,36 @@ class Timm(Pretrained):
         config = _config(self.name)
         before = self._before(config, shape[0])
         try:
-            model = TimmNetwork(
-                self._made(config, shape[0], len(class_names)), before, torch.zeros(1, *shape)
-            )
+            net = self._made(config, shape[0], len(class_names))
+            model = TimmNetwork(net, before, torch.zeros(1, *shape))
         except InputError:
             raise
         except (
             Exception
         ) as error:  # whatever a network of others makes of a size that it was not written for
             shape_words = " x ".join(str(size) for size in shape)
-            raise InputError(
-                "model.name",
+            problem = (
                 f"timm's {self.name!r} cannot be run on inputs of {shape_words}"
-                f" ({one_line(str(error), 200)})",
-            ) from None
+                f" ({one_line(str(error), 200)})"
+            )
+            raise InputError("model.name", problem) from None
         if self.weights is not None:
-            path = _shared(self.name, config) if self.weights == "published" else Path(self.weights)
-            take_weights(model, read_weights(path, self.weights_sha256), self.weights, within=NET)
+            if self.weights == "published":
+                path = _shared(self.name, config)
+            else:
+                path = Path(self.weights)
+            tensors = read_weights(path, self.weights_sha256)
+            take_weights(model, tensors, self.weights, within=NET)
         return self.frozen(model)
 
     def _made(self, config: Any, channels: int, n_classes: int) -> nn.Module:
         import timm
 
-        sized: dict[str, Any] = (
-            {"img_size": self.side}
-            if config.fixed_input_size and self.side not in (None, config.input_size[-1])
-            else {}
-        )
+        sized: dict[str, Any]
+        if config.fixed_input_size and self.side not in (None, config.input_size[-1]):
+            sized = {"img_size": self.side}
+        else:
+            sized = {}
         network: nn.Module = timm.create_model(
             self.name, num_classes=n_classes, in_chans=channels, **sized
         )
@@ -119,12 +122,15 @@ class Timm(Pretrained):
 
     def _before(self, config: Any, channels: int) -> dict[str, nn.Module]:
         """The parts that inputs pass first."""
-        side = (
-            self.side
-            if self.side is not None or not config.fixed_input_size
-            else config.input_size[-1]
-        )
-        layers_before: dict[str, nn.Module] = {} if side is None else {"resize": Resize(side)}
+        if self.side is not None or not config.fixed_input_size:
+            side = self.side
+        else:
+            side = config.input_size[-1]
+        layers_before: dict[str, nn.Module]
+        if side is None:
+            layers_before = {}
+        else:
+            layers_before = {"resize": Resize(side)}
         if self.inputs == "published" or (self.inputs == "auto" and self.weights == "published"):
             if channels != 3:
                 raise InputError(
@@ -230,11 +236,11 @@ def _shared(name: str, config: Any) -> Path:
     try:
         return Path(hf_hub_download(config.hf_hub_id, SHARED))
     except Exception as error:  # what the hub's client and all below it raise without a network
-        raise InputError(
-            FIELD,
+        problem = (
             f"the published weights of {name!r} cannot be downloaded ({one_line(str(error), 200)});"
-            f" put {SHARED} of {config.hf_hub_id} into the hub's cache, or name a safetensors file",
-        ) from None
+            f" put {SHARED} of {config.hf_hub_id} into the hub's cache, or name a safetensors file"
+        )
+        raise InputError(FIELD, problem) from None
 
 
 def _head(net: nn.Module) -> str:
@@ -254,18 +260,19 @@ def _head(net: nn.Module) -> str:
 def _stages(net: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
     """The names of the parts of each stage; none where the network is more than its parts one after
     the other."""
-    marks = {
-        str(info["module"]): int(info["reduction"])
-        for info in _infos(net)
-        if "module" in info and "reduction" in info
-    }
+    marks = {}
+    for info in _infos(net):
+        if "module" in info and "reduction" in info:
+            marks[str(info["module"])] = int(info["reduction"])
     chain = _chain(net, x, list(marks))
-    scales = [
-        max(
-            (scale for mark, scale in marks.items() if f"{mark}.".startswith(f"{name}.")), default=0
+    scales = []
+    for name in chain:
+        scales.append(
+            max(
+                (scale for mark, scale in marks.items() if f"{mark}.".startswith(f"{name}.")),
+                default=0,
+            )
         )
-        for name in chain
-    ]
     ends = [scale_number for scale_number, scale in enumerate(scales) if scale >= 4]
     if not ends:
         return {}
@@ -276,7 +283,10 @@ def _stages(net: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
     )
     out = {"stem": chain[:begin]} if begin else {}
     for number, end in enumerate(ends, start=1):
-        last = len(chain) if number == len(ends) else end + 1
+        if number == len(ends):
+            last = len(chain)
+        else:
+            last = end + 1
         out[f"stage{number}"], begin = chain[begin:last], last
     return {stage: tuple(NET + name for name in names) for stage, names in out.items()}
 
@@ -320,7 +330,9 @@ def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
             return []
         x = part_output
     names = [name for name, *_ in calls]
-    return names if last is x and len(set(names)) == len(names) else []
+    if last is x and len(set(names)) == len(names):
+        return names
+    return []
 
 
 def _parts(net: nn.Module, marks: Sequence[str], within: str = "") -> list[str]:

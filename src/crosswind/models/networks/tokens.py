@@ -95,9 +95,8 @@ def special_tokens(
     out = np.zeros((len(texts), length), dtype=np.int64)
     for row, encoding in enumerate(tokenizer.encode_batch(singles_and_pairs)):
         kind = np.minimum(np.asarray(encoding.type_ids, dtype=np.int64), kinds - 1)
-        out[row, : len(encoding.ids)] = (
-            1 + np.asarray(encoding.ids, dtype=np.int64) + vocabulary * kind
-        )
+        token_ids = np.asarray(encoding.ids, dtype=np.int64)
+        out[row, : len(encoding.ids)] = 1 + token_ids + vocabulary * kind
     return out
 
 

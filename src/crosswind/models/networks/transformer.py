@@ -90,15 +90,15 @@ class Transformer(Backbone):
         """See `Backbone.build`."""
         config, folder = self._config()
         if input.shape[0] > self.tokens:
-            knobs = {**vars(self), "path": str(folder), "tokens": input.shape[0]}
+            tokens = input.shape[0]
+            knobs = {**vars(self), "path": str(folder), "tokens": tokens}
             check_encoder(knobs, "model")
         net = self._net(config, folder)
         kinds = int(getattr(config, "type_vocab_size", 1) or 1)
         embedding = _TokenEmbedding(net.embeddings, config.vocab_size, kinds, config.pad_token_id)
         children: dict[str, nn.Module] = {"embedding": embedding}
-        children |= {
-            f"layer{number}": _Layer(layer) for number, layer in enumerate(net.encoder.layer, 1)
-        }
+        for number, layer in enumerate(net.encoder.layer, 1):
+            children[f"layer{number}"] = _Layer(layer)
         pooled = _PooledTokens(self.pooling, self.normalise)
         width = int(config.hidden_size)
         stages: dict[str, Sequence[str]] = {name: (name,) for name in children}
@@ -276,7 +276,8 @@ class _TokenEmbedding(nn.Module):
         """[n, length, d]; `is_token` bool [n, length]."""
         numbers = torch.where(is_token, (x - 1) % self.vocabulary, self.padding)
         if self.kinds > 1:
-            kinds = {"token_type_ids": ((x - 1) // self.vocabulary).clamp(min=0)}
+            token_type_ids = ((x - 1) // self.vocabulary).clamp(min=0)
+            kinds = {"token_type_ids": token_type_ids}
         else:
             kinds = {}
         embedded: Tensor = self.embeddings(input_ids=numbers, **kinds)

@@ -148,7 +148,9 @@ class _AttributionSearch:
                 is_better = best is None or log_p < best[0] - 1e-6 * abs(best[0])
                 if log_p < self.log_level and is_better:
                     best = (log_p, axis, kind)
-        return None if best is None else best[1:]
+        if best is None:
+            return None
+        return best[1:]
 
     def _drop_superfluous(self, axis: int) -> None:
         """Drop a taken attribute, or its pairs, where the others do without."""
@@ -263,7 +265,8 @@ class _AttributionSearch:
         implied = rake(self.pool, law, other_factors)
         expected = self.pool.table(axis, implied) * train_table.sum()
         ratio = _odds(train_table, expected)
-        ratio_of_class = _odds(train_table.sum(axis=1), expected.sum(axis=1))
+        rows = train_table.sum(axis=1)
+        ratio_of_class = _odds(rows, expected.sum(axis=1))
         share = ratio / ratio_of_class[:, None]
         matched = share > 1
         for _ in range(8):

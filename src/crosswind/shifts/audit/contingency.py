@@ -196,10 +196,8 @@ def pooled(
         notes.append(
             f"{stacked.shape[1]:,} of {n_rows:,} rows were drawn to tell what follows from what"
         )
-    train_counts, target_counts = (
-        np.bincount(distinct_row[rows], minlength=codes.shape[1]).astype(np.float64)
-        for rows in (side, ~side)
-    )
+    train_counts = np.bincount(distinct_row[side], minlength=codes.shape[1]).astype(np.float64)
+    target_counts = np.bincount(distinct_row[(~side)], minlength=codes.shape[1]).astype(np.float64)
     pool = LoglinearPool(codes, tuple(sizes), train_counts, target_counts)
     return Pooled(pool, tuple(numbers), tuple(levels), tuple(notes))
 
@@ -221,7 +219,8 @@ def _supported(
     ]
     train = np.ones_like(train_known[0])
     target = np.ones_like(target_known[0])
-    least_train, least_target = (min(FEWEST_LEFT, len(side) / 2) for side in (train, target))
+    least_train = min(FEWEST_LEFT, len(train) / 2)
+    least_target = min(FEWEST_LEFT, len(target) / 2)
     numbers = []
     for number in sorted(range(len(columns)), key=lambda number: (number > 0, lost[number])):
         fewer_train = train & train_known[number]

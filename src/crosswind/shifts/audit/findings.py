@@ -132,12 +132,12 @@ class Audit:
     @property
     def shifts(self) -> list[tuple[str, str]]:
         """The columns and kinds with a shift of their own."""
-        return [
-            (column_audit.name, verdict.kind)
-            for column_audit in self.columns
-            for verdict in column_audit.verdicts
-            if verdict.status == "shift"
-        ]
+        shifts: list[tuple[str, str]] = []
+        for column_audit in self.columns:
+            for verdict in column_audit.verdicts:
+                if verdict.status == "shift":
+                    shifts.append((column_audit.name, verdict.kind))
+        return shifts
 
     def column(self, name: str) -> AttributeAudit:
         """The audit of one attribute or of the label; `KeyError` for another name."""
@@ -149,9 +149,9 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON; null stands for what cannot be had and for infinite ratios."""
         shifts = [{"column": name, "kind": kind} for name, kind in self.shifts]
-        columns = [
-            _column(column_audit, column_audit is self.label) for column_audit in self.columns
-        ]
+        columns = []
+        for column_audit in self.columns:
+            columns.append(_column(column_audit, column_audit is self.label))
         skipped = [{"column": name, "reason": reason} for name, reason in self.skipped]
         rows = {"train": self.train_rows, "target": self.target_rows}
         notes = list(self.notes)
@@ -178,7 +178,8 @@ def _column(column_audit: AttributeAudit, is_label: bool) -> dict[str, Any]:
         "target": column_audit.v_target,
         "difference": difference,
     }
-    unseen = {"values": list(column_audit.unseen), "share": _plain(column_audit.unseen_share)}
+    share = _plain(column_audit.unseen_share)
+    unseen = {"values": list(column_audit.unseen), "share": share}
     verdicts = [_plain(verdict) for verdict in column_audit.verdicts]
     total_variation = _plain(column_audit.variation)
     return {
@@ -237,13 +238,13 @@ def _sentences(
     column_audits: Sequence[AttributeAudit], kinds: Sequence[str], status: str
 ) -> list[str]:
     """The verdicts of one status in words, kind by kind."""
-    return [
-        f"{one_line(column_audit.name, 60)}, {kind}: {verdict.words}"
-        for kind in kinds
-        for column_audit in column_audits
-        for verdict in column_audit.verdicts
-        if (verdict.kind, verdict.status) == (kind, status)
-    ]
+    sentences: list[str] = []
+    for kind in kinds:
+        for column_audit in column_audits:
+            for verdict in column_audit.verdicts:
+                if (verdict.kind, verdict.status) == (kind, status):
+                    sentences.append(f"{one_line(column_audit.name, 60)}, {kind}: {verdict.words}")
+    return sentences
 
 
 def _section(title: str, sentences: Sequence[str]) -> list[str]:

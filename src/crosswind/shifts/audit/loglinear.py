@@ -60,7 +60,9 @@ class LoglinearPool:
 
     def main(self, axis: int) -> Factor:
         """The values of the label (0) or an attribute."""
-        return Factor(self.codes[axis], self.sizes[axis])
+        level = self.codes[axis]
+        size = self.sizes[axis]
+        return Factor(level, size)
 
     def cross(self, axis: int) -> Factor:
         """The pairs of class and value."""

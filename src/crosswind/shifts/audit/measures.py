@@ -151,7 +151,9 @@ def _ratio_interval(a: float, n: float, b: float, m: float) -> Interval:
 def rule_of_three(rows: float) -> float:
     """The share that a value may have when `rows` rows show none of it, at 95%: 3 / rows, at most
     1."""
-    return min(1.0, 3 / rows) if rows else 1.0
+    if rows:
+        return min(1.0, 3 / rows)
+    return 1.0
 
 
 def share_interval(rows: int, n_rows: int) -> Interval:

@@ -333,10 +333,11 @@ def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Colum
         raise InputError("label", f"{name!r}: {one_spelling}")
     column = _named(name, one_spelling)
     if len(column.values) > MOST_NAMES:
-        raise DataError(
+        problem = (
             f"the label {name!r} has {len(column.values):,} different values, and an audit is of"
             " classes"
         )
+        raise DataError(problem)
     return column
 
 

@@ -126,7 +126,9 @@ class _Case:
         if self.pool is not None:
             unseen_of_axes = [self.unseen[number] for number in self.pool.places]
             gaps = frozenset(axis for axis, unseen in enumerate(unseen_of_axes) if unseen.codes)
-            self.explanation = explain(self.pool.pool, LEVEL, LEAST[SC], LEAST[LDD], gaps)
+            least_v = LEAST[SC]
+            least_tv = LEAST[LDD]
+            self.explanation = explain(self.pool.pool, LEVEL, least_v, least_tv, gaps)
         self.log_p = self._adjusted()
 
     def part(self, number: int) -> AttributePart | None:
@@ -219,7 +221,8 @@ class _Judge:
         if self.number and self.case.labelled:
             difference = v_interval(*self.tables, self.stream("V"))
             v_train, v_target = (float(cramers_v(table)) for table in self.tables)
-        variation = variation_interval(self.train, self.target, self.stream("TV"))
+        generator = self.stream("TV")
+        variation = variation_interval(self.train, self.target, generator)
         if self.number:
             verdicts = [self._correlation(difference), self._drift(LDD)]
         else:
@@ -277,7 +280,8 @@ class _Judge:
         self, kind: str, difference: str, left: Interval, sources: tuple[str, ...]
     ) -> Verdict:
         """The verdict that other columns explain a difference."""
-        words = messages.follows(difference, left, sources, self._twin(sources))
+        twin = self._twin(sources)
+        words = messages.follows(difference, left, sources, twin)
         return Verdict(kind, "follows", words, left, self.p(kind), sources)
 
     def _small_or_unclear(

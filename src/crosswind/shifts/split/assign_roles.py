@@ -363,9 +363,8 @@ def _dealt_anew(alone: Deal, deal: Deal, reads: frozenset[str]) -> Other:
     """A data set as it is dealt beside others, or `alone` where no role that its sets read
     changes."""
     roles_read = [code for code, role in enumerate(ROLES) if role in reads]
-    then, now = (
-        np.where(np.isin(each.roles, roles_read), each.roles, _UNUSED) for each in (alone, deal)
-    )
+    then = np.where(np.isin(alone.roles, roles_read), alone.roles, _UNUSED)
+    now = np.where(np.isin(deal.roles, roles_read), deal.roles, _UNUSED)
     if (then == now).all():
         return Other(alone)
     n_left_out = int(((then < _UNUSED) & (now == _UNUSED)).sum())

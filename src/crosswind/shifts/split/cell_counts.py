@@ -108,7 +108,8 @@ def allot(
     than there is (`lenient`: as many as there are).
     """
     if not form.weights.max(initial=0.0) <= _HEAVIEST:
-        raise InputError(fields.law, f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}")
+        problem = f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}"
+        raise InputError(fields.law, problem)
     weights, sizes = _weights_and_sizes(form, pool, mode)
     if not (weights * sizes).any() and not any(
         _reach(supplement, sizes, mode).any() for supplement in form.supplements
@@ -236,7 +237,8 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
 def _base_of_total(total: int, form: NormalForm) -> int:
     """The rows by weights that, with the supplements they bring, make up `total`; the last
     supplement gives way to fit."""
-    low, high = 0, total
+    low = 0
+    high = total
     while low < high:
         middle = (low + high) // 2
         if middle + sum(supplement.asked(middle) for supplement in form.supplements) >= total:

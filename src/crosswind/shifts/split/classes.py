@@ -70,7 +70,9 @@ def _mapped_names(ours_of: Any, ours: Attribute, path: str) -> list[Any]:
         return []
     if ours_of == []:
         raise InputError(path, "is an empty list; null leaves the class out", ours.values)
-    return ours_of if isinstance(ours_of, list) else [ours_of]
+    if isinstance(ours_of, list):
+        return ours_of
+    return [ours_of]
 
 
 def _names_alike(name: str, ours: Attribute, field: str) -> list[str]:

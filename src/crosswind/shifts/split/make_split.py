@@ -448,11 +448,9 @@ class _SplitStudy:
             roles_by_picture = {}
         else:
             roles_by_picture = {"": units}
-        roles_by_picture |= {
-            name: other_deal.deal.roles
-            for name, other_deal in self._others().items()
-            if other_deal.changed
-        }
+        for name, other_deal in self._others().items():
+            if other_deal.changed:
+                roles_by_picture[name] = other_deal.deal.roles
         return digest_arrays(roles_by_picture) if roles_by_picture else None
 
     def _name_short_quotas(
@@ -617,7 +615,8 @@ class _SplitStudy:
             if set_plan.law == "train" and self.form.supplements:
                 return self._reference.law.ravel()
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
-                return law.normal_form(self.index.cells, f"sets.{name}.law").weights.ravel()
+                field = f"sets.{name}.law"
+                return law.normal_form(self.index.cells, field).weights.ravel()
         return None
 
     def warnings(self, planned_sets: Mapping[str, Part]) -> tuple[str, ...]:
@@ -697,9 +696,8 @@ def _row_mode(role: str, pool: Pool) -> str:
 def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) -> CellIndex:
     derived = dataset.derived
     if derived is not None and derived.name not in attributes:
-        raise InputError(
-            field,
-            f"{dataset.name} has the derived attribute {derived.name!r}, which must be one of them",
-            attributes,
+        problem = (
+            f"{dataset.name} has the derived attribute {derived.name!r}, which must be one of them"
         )
+        raise InputError(field, problem, attributes)
     return cell_index(dataset, label, attributes, field)

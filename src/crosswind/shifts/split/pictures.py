@@ -255,15 +255,14 @@ def _names(
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """The names of both by which their rows may be compared."""
     if one.origin == other.origin:
-        ours, theirs = (
-            each.ids.astype(np.uint64) if each.originals is None else each.originals
-            for each in (one, other)
-        )
+        ours = one.ids.astype(np.uint64) if one.originals is None else one.originals
+        theirs = other.ids.astype(np.uint64) if other.originals is None else other.originals
         yield ours, theirs
     if one.contents is not None and other.contents is not None:
         yield one.contents, other.contents
     if one.files is not None and other.files is not None:
-        ours, theirs = names_of([one.files, other.files])
+        sets = [one.files, other.files]
+        ours, theirs = names_of(sets)
         yield ours, theirs
 
 
@@ -280,12 +279,15 @@ def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
         ties.append(code_of.ravel() + size)
         size += int(code_of.max()) + 1
     rows = np.tile(np.arange(n), len(ties))
+    shape = (size, size)
     graph = coo_array(
-        (np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size)
+        (np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=shape
     )
     group = connected_components(graph, directed=False)[1][:n].astype(np.int64)
     joined = _least(group, units)
-    return None if (joined == units).all() else joined
+    if (joined == units).all():
+        return None
+    return joined
 
 
 def _least(group: Ints, units: Ints) -> Ints:

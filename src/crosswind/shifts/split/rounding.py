@@ -104,7 +104,8 @@ def _even_product(
     sizes = [len(values) for values in values_of_axis]
     if math.prod(sizes) != free.size:
         return None
-    length, starts = 1, []
+    length = 1
+    starts = []
     for size in sizes:
         starts.append(math.gcd(size, length))
         length = math.lcm(length, size)

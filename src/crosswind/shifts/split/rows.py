@@ -290,7 +290,8 @@ def draw_rows(parts: Sequence[Part]) -> list[DrawnRows]:
         position[move] = permuted(
             position[move], np.concatenate(sizes)[move], np.concatenate(keys)[move]
         )
-    out, start = [], 0
+    out = []
+    start = 0
     for planned_set, (origin, cell, _, _, home), span in zip(parts, entries, spans, strict=True):
         base = planned_set.pool.order()[
             planned_set.pool.starts[home][span] + position[start : start + len(span)]

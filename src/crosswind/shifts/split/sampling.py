@@ -47,12 +47,14 @@ def grouping(
             raise unknown(field, "attribute of the study", name, cells.names[1:])
         axes.append(cells.names.index(name))
     number = np.zeros((1,) * len(cells.shape), dtype=np.int64)
-    names = [""] if label is None else [f"{label.name}={value}" for value in label.values]
+    if label is None:
+        names = [""]
+    else:
+        names = [f"{label.name}={value}" for value in label.values]
     for axis in axes:
         attribute = cells.axes[axis]
-        number = number * len(attribute.values) + cells.along(
-            [axis], np.arange(len(attribute.values))
-        )
+        value_codes = np.arange(len(attribute.values))
+        number = number * len(attribute.values) + cells.along([axis], value_codes)
         names = [
             f"{before}, {attribute.name}={value}" if before else f"{attribute.name}={value}"
             for before in names
@@ -60,7 +62,8 @@ def grouping(
         ]
     sizes = tuple(len(cells.axes[axis].values) for axis in axes)
     of_cell = np.broadcast_to(number, cells.shape).ravel()
-    return Grouping(of_cell, math.prod(sizes), tuple(name or "all" for name in names), sizes)
+    size = math.prod(sizes)
+    return Grouping(of_cell, size, tuple(name or "all" for name in names), sizes)
 
 
 def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -> tuple[str, ...]:
@@ -99,22 +102,23 @@ class Environments:
     ) -> Environments | None:
         """Those of rows in cells `cell` int64 [n], of each of `values` values of the last attribute
         from there on; None where no part of the shift is systematic, or several are."""
-        systematic_shifts = [
-            joined_shift
-            for joined_shift in (shift.parts if isinstance(shift, All) else (shift,))
-            if isinstance(joined_shift, Systematic)
-        ]
+        systematic_shifts = []
+        for joined_shift in shift.parts if isinstance(shift, All) else (shift,):
+            if isinstance(joined_shift, Systematic):
+                systematic_shifts.append(joined_shift)
         if len(systematic_shifts) != 1:
             return None
         axis, _ = systematic_shifts[0].table(cells)
         codes = np.unravel_index(cell, cells.shape)
-        varies = (
-            np.arange(values) if axis == len(cells.shape) - 1 else np.zeros(values, dtype=np.int64)
-        )
+        if axis == len(cells.shape) - 1:
+            varies = np.arange(values)
+        else:
+            varies = np.zeros(values, dtype=np.int64)
+        environment_codes = codes[axis][:, None] + varies
         return cls(
             systematic_shifts[0].environment,
             codes[0],
-            codes[axis][:, None] + varies,
+            environment_codes,
             cells.shape[axis],
             systematic_shifts[0].clean(cells),
         )
@@ -138,25 +142,25 @@ class Environments:
         if (
             kind == "environment"
         ):  # a row that may be seen in two environments is a whole row of both
-            mass = mass * (
-                mass.sum(axis=1, keepdims=True)
-                / np.maximum(mass.max(axis=1, keepdims=True), np.finfo(float).tiny)
-            )
+            largest_mass = np.maximum(mass.max(axis=1, keepdims=True), np.finfo(float).tiny)
+            mass = mass * (mass.sum(axis=1, keepdims=True) / largest_mass)
         of_clean = p if kind == "environment" else 1 - p
         block_of = self.environment + (self.size * self.label[:, None] if kind == "image" else 0)
-        blocks = int(self.label.max(initial=0)) + 1 if kind == "image" else 1
+        blocks = 1
+        if kind == "image":
+            blocks = int(self.label.max(initial=0)) + 1
         block_mass = np.bincount(
             block_of.ravel(), mass.ravel(), minlength=blocks * self.size
         ).reshape(blocks, self.size)
         is_clean = np.arange(self.size) == self.clean
-        clean, has_noise = (block_mass > 0) & is_clean, (block_mass > 0) & ~is_clean
-        target_shares = clean * of_clean + has_noise * (
-            (1 - of_clean) / np.maximum(has_noise.sum(axis=1, keepdims=True), 1)
-        )
+        clean = (block_mass > 0) & is_clean
+        has_noise = (block_mass > 0) & ~is_clean
+        noisy_share = (1 - of_clean) / np.maximum(has_noise.sum(axis=1, keepdims=True), 1)
+        target_shares = clean * of_clean + has_noise * noisy_share
         # What has no clean rows, or no others, is seen under what it has.
-        target_shares *= block_mass.sum(axis=1, keepdims=True) / np.maximum(
-            target_shares.sum(axis=1, keepdims=True), np.finfo(float).tiny
-        )
+        tiny = np.finfo(float).tiny
+        present_mass = np.maximum(target_shares.sum(axis=1, keepdims=True), tiny)
+        target_shares *= block_mass.sum(axis=1, keepdims=True) / present_mass
         factor = np.divide(
             target_shares, block_mass, out=np.zeros(block_mass.shape), where=block_mass > 0
         ).ravel()
@@ -199,7 +203,10 @@ def sampling_weights(
             )
         weights = np.where(extra, mass / extra.sum(), (1 - mass) / (~extra).sum())
         return weights / weights.sum(), visits
-    visits_of = np.ones((n, 1)) if visits is None else visits
+    if visits is None:
+        visits_of = np.ones((n, 1))
+    else:
+        visits_of = visits
     if isinstance(sampler, Mapping):
         if environments is None:
             raise InputError("sampler", NO_ENVIRONMENTS.format(next(iter(sampler))))

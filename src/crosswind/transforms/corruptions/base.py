@@ -80,9 +80,8 @@ def through_jpeg(x: Tensor, quality: int) -> Tensor:
     out = np.empty_like(pixels)
     for i, image in enumerate(pixels):
         file = io.BytesIO()
-        Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(
-            file, "JPEG", quality=quality
-        )
+        flat_image = image if image.shape[2] == 3 else image[:, :, 0]
+        Image.fromarray(flat_image).save(file, "JPEG", quality=quality)
         with Image.open(file) as read:
             out[i] = np.asarray(read).reshape(image.shape)
     return on_device(out, x.device).permute(0, 3, 1, 2)

@@ -92,7 +92,8 @@ class DefocusBlur(FixedCorruption):
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        return correlate(x, disk(*self.constant(DEFOCUS, x)))
+        kernel = disk(*self.constant(DEFOCUS, x))
+        return correlate(x, kernel)
 
 
 @register("zoom-blur", kind="transform")
@@ -193,16 +194,16 @@ def _zoom_matrix(height: int, width: int, end: float, step: float, device: str) 
     # In whole steps, what is left over to the first weight of each line, so that a constant image
     # stays as it is.
     steps = np.rint(total.data * 2.0**ZOOM_BITS)
-    steps[total.indptr[:-1]] += 2.0**ZOOM_BITS - np.add.reduceat(steps, total.indptr[:-1])
+    starts_of_rows = total.indptr[:-1]
+    steps[starts_of_rows] += 2.0**ZOOM_BITS - np.add.reduceat(steps, starts_of_rows)
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore",
             "Sparse (CSR tensor support is in beta|invariant checks are implicitly disabled)",
             UserWarning,
         )
-        lines, columns = (
-            torch.from_numpy(array.astype(np.int64)) for array in (total.indptr, total.indices)
-        )
+        lines = torch.from_numpy(total.indptr.astype(np.int64))
+        columns = torch.from_numpy(total.indices.astype(np.int64))
         values = torch.from_numpy(steps * 2.0**-ZOOM_BITS)
         return torch.sparse_csr_tensor(
             lines, columns, values, size=total.shape, device=device, check_invariants=False
@@ -267,7 +268,8 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
     columns = slice(reach + 1, width - reach + 1)
     for moves in glass_choices(height, width, reach, times, number):
         looks = pixels.copy()
-        looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
+        steps = moves[..., 0] * width + moves[..., 1]
+        looks[rows, columns] += steps[rows, columns]
         target = looks.ravel()
         # A later row, or further right in the same row, was visited before in this pass: there the
         # look goes on.
@@ -297,9 +299,9 @@ def glass_maps(
         out[position] = bank[number]
     bytes_held = []
     for sizes, maps_kept in _banks.items():
-        bytes_held.append(
-            len(maps_kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
-        )
+        n_pixels = sizes[0] * sizes[1]
+        bytes_of_number = 2 if n_pixels <= 1 << 16 else 4
+        bytes_held.append(len(maps_kept) * n_pixels * bytes_of_number)
     while sum(bytes_held) > MEMORY:
         bytes_held.pop(0)
         _banks.popitem(last=False)
@@ -324,7 +326,9 @@ class MotionBlur(Corruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         radius, sd = self.constant(MOTION, x)
         angles = (uniforms(keys, 1)[:, 0].numpy().astype(np.float64) * 2 - 1) * ANGLE
-        return smear(x, motion_paths(angles, radius), motion_weights(radius, sd))
+        paths = motion_paths(angles, radius)
+        weights = motion_weights(radius, sd)
+        return smear(x, paths, weights)
 
 
 def motion_weights(radius: int, sd: float) -> NDArray[np.float64]:
@@ -367,7 +371,8 @@ def smear(
     rows = torch.arange(-top, height + bottom, device=x.device).clamp_(0, height - 1)
     columns = torch.arange(-left, width + right, device=x.device).clamp_(0, width - 1)
     line = len(columns)
-    starts = np.where(inside, (paths[..., 0] + top) * line + paths[..., 1] + left, 0)
+    first_pixels = (paths[..., 0] + top) * line + paths[..., 1] + left
+    starts = np.where(inside, first_pixels, 0)
     out = torch.empty(n, channels, height, width, dtype=torch.uint8, device=x.device)
     add = _add_views if x.device.type == "cpu" else _add_gathered
     step = max(1, SMEARED // (channels * len(rows) * line))
@@ -395,10 +400,8 @@ def _add_views(
         first = i * channels * area
         for start, step in zip(starts[i].tolist(), used[i].tolist(), strict=True):
             if step:
-                picture.add_(
-                    wide.as_strided((channels, height, width), (area, line, 1), first + start),
-                    alpha=step,
-                )
+                shifted = wide.as_strided((channels, height, width), (area, line, 1), first + start)
+                picture.add_(shifted, alpha=step)
 
 
 def _add_gathered(
@@ -410,10 +413,8 @@ def _add_gathered(
     line = wide.shape[3]
     lines = wide.view(n, channels, -1)
     sums = total.view(n, channels, -1)
-    pixels = (
-        torch.arange(height, device=total.device)[:, None] * line
-        + torch.arange(width, device=total.device)
-    ).view(1, 1, -1)
+    first_of_rows = torch.arange(height, device=total.device)[:, None] * line
+    pixels = (first_of_rows + torch.arange(width, device=total.device)).view(1, 1, -1)
     begins = torch.from_numpy(starts).to(total.device)
     shares = torch.from_numpy(used.astype(np.int32)).to(total.device)
     for column in range(starts.shape[1]):

@@ -93,17 +93,20 @@ def affine_maps(
     third = min(height, width) // 3
     points = middle + np.array([[third, third], [third, -third], [-third, -third]])
     moved += points
-    (ax, ay), (bx, by) = (moved[:, 0] - moved[:, 2]).T, (moved[:, 1] - moved[:, 2]).T
-    (px, py), (qx, qy) = points[0] - points[2], points[1] - points[2]
+    ax, ay = (moved[:, 0] - moved[:, 2]).T
+    bx, by = (moved[:, 1] - moved[:, 2]).T
+    px, py = points[0] - points[2]
+    qx, qy = points[1] - points[2]
     area = ax * by - ay * bx
     area = np.where(area < 0, -1.0, 1.0) * np.maximum(np.abs(area), 1.0)
     maps = np.empty((len(keys), 2, 3))
-    maps[:, 0, 0], maps[:, 0, 1] = (px * by - qx * ay) / area, (qx * ax - px * bx) / area
-    maps[:, 1, 0], maps[:, 1, 1] = (py * by - qy * ay) / area, (qy * ax - py * bx) / area
+    maps[:, 0, 0] = (px * by - qx * ay) / area
+    maps[:, 0, 1] = (qx * ax - px * bx) / area
+    maps[:, 1, 0] = (py * by - qy * ay) / area
+    maps[:, 1, 1] = (qy * ax - py * bx) / area
     for row in (0, 1):
-        maps[:, row, 2] = points[2, row] - (
-            maps[:, row, 0] * moved[:, 2, 0] + maps[:, row, 1] * moved[:, 2, 1]
-        )
+        moved_along = maps[:, row, 0] * moved[:, 2, 0] + maps[:, row, 1] * moved[:, 2, 1]
+        maps[:, row, 2] = points[2, row] - moved_along
     return maps
 
 
@@ -118,10 +121,8 @@ def _affine_places(
         down = maps[:, row, 1:2] * np.arange(height)
         # In 1/1024 first: the two are rounded one by one. A map that goes further than half a
         # million pixels ends there.
-        first, second = (
-            np.rint(coordinate * 1024).clip(-(2**29), 2**29).astype(np.int32)
-            for coordinate in (along, down)
-        )
+        first = np.rint(along * 1024).clip(-(2**29), 2**29).astype(np.int32)
+        second = np.rint(down * 1024).clip(-(2**29), 2**29).astype(np.int32)
         total = on_device(first, device)[:, None] + on_device(second, device)[:, :, None]
         total.add_(2).bitwise_right_shift_(2)
         end = (side - 1) << PLACE_BITS
@@ -154,11 +155,8 @@ def _displaced_places(
     for axis, side in enumerate((height, width)):
         grid = (torch.arange(side, dtype=torch.int32, device=device) << PLACE_BITS) + 128
         coordinate = (moves[:, axis] + (grid[:, None] if axis == 0 else grid)).abs_()
-        positions.append(
-            torch.minimum(coordinate, 512 * side - coordinate)
-            .sub_(128)
-            .clamp_(0, (side - 1) << PLACE_BITS)
-        )
+        nearest = torch.minimum(coordinate, 512 * side - coordinate)
+        positions.append(nearest.sub_(128).clamp_(0, (side - 1) << PLACE_BITS))
     return positions[0], positions[1]
 
 

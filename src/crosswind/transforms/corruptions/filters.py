@@ -35,9 +35,8 @@ def in_steps(weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     steps = np.rint(weights * 2.0**bits)
     remainder = np.rint(weights.sum(-1) * 2.0**bits) - steps.sum(-1)
     largest = np.expand_dims(weights.argmax(-1), -1)
-    np.put_along_axis(
-        steps, largest, np.take_along_axis(steps, largest, -1) + np.expand_dims(remainder, -1), -1
-    )
+    corrected = np.take_along_axis(steps, largest, -1) + np.expand_dims(remainder, -1)
+    np.put_along_axis(steps, largest, corrected, -1)
     return steps * 2.0**-bits
 
 
@@ -60,7 +59,8 @@ def gaussian_matrix(size: int, sd: float) -> Tensor:
     radius = len(weights) // 2
     out = np.arange(size)[:, None]
     matrix = np.zeros((size, size))
-    np.add.at(matrix, (out, np.clip(out + np.arange(-radius, radius + 1), 0, size - 1)), weights)
+    nearest = np.clip(out + np.arange(-radius, radius + 1), 0, size - 1)
+    np.add.at(matrix, (out, nearest), weights)
     return torch.from_numpy(matrix)
 
 
@@ -122,35 +122,34 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     # Even lengths: transforms of real numbers take a fifth less time.
     size = tuple(2 * next_fast_len((side + margin + 1) // 2, real=True) for side in (height, width))
     response = on_device(_response(kernel.tobytes(), len(kernel), size), x.device)
-    rows, columns = (on_device(mirrored(side, margin // 2), x.device) for side in (height, width))
+    rows = on_device(mirrored(height, margin // 2), x.device)
+    columns = on_device(mirrored(width, margin // 2), x.device)
     planes = x.reshape(n * channels, height, width)
     out = torch.empty_like(planes)
     for chunk in parts(planes, 1.5):
         levels = planes[chunk].index_select(1, rows).index_select(2, columns).to(torch.float64)
-        blurred = torch.fft.irfft2(torch.fft.rfft2(levels, s=size).mul_(response), s=size)[
-            :, margin:, margin:
-        ][:, :height, :width]
-        out[chunk] = (
-            (blurred + (2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS)).clamp_(0, 255).to(torch.uint8)
-        )
+        waves = torch.fft.rfft2(levels, s=size).mul_(response)
+        filtered = torch.fft.irfft2(waves, s=size)[:, margin:, margin:]
+        blurred = filtered[:, :height, :width]
+        rounding = 2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS
+        out[chunk] = (blurred + rounding).clamp_(0, 255).to(torch.uint8)
     return out.view(x.shape)
 
 
 @lru_cache(maxsize=32)
 def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
-    return torch.fft.rfft2(
-        torch.from_numpy(np.frombuffer(kernel).reshape(side, side).copy()), s=size
-    )
+    weights = np.frombuffer(kernel).reshape(side, side).copy()
+    return torch.fft.rfft2(torch.from_numpy(weights), s=size)
 
 
 def _bands(size: int, radius: int) -> list[tuple[slice, slice]]:
     """The outputs of a line in tiles, and the inputs that each needs."""
     tiles = max(1, round(size / TILE))
     ends = [size * tile // tiles for tile in range(tiles + 1)]
-    return [
-        (slice(low, high), slice(max(0, low - radius), high + radius))
-        for low, high in zip(ends, ends[1:], strict=False)
-    ]
+    bands: list[tuple[slice, slice]] = []
+    for low, high in zip(ends, ends[1:], strict=False):
+        bands.append((slice(low, high), slice(max(0, low - radius), high + radius)))
+    return bands
 
 
 def smoothed(field: Tensor, sd: float, edge: str, reach: float) -> Tensor:
@@ -212,11 +211,8 @@ def weights(side: int, sd: float, edge: str, reach: float) -> Tensor:
     else:
         source = source.clip(0, side - 1)
     table = np.zeros((side, side))
-    np.add.at(
-        table,
-        (np.broadcast_to(np.arange(side)[:, None], source.shape), source),
-        share / share.sum(),
-    )
+    rows_of_source = np.broadcast_to(np.arange(side)[:, None], source.shape)
+    np.add.at(table, (rows_of_source, source), share / share.sum())
     table = np.rint(table * (1 << FIELD_BITS))
     # What rounding lost or won goes to the pixel with the largest weight: constants stay what they
     # are.

@@ -43,7 +43,8 @@ def image_files(folder: str, field: str) -> tuple[str, ...]:
         )
     )
     if not files:
-        raise InputError(field, f"folder {folder!r} holds no picture ({', '.join(ENDINGS)})")
+        problem = f"folder {folder!r} holds no picture ({', '.join(ENDINGS)})"
+        raise InputError(field, problem)
     return files
 
 
@@ -153,9 +154,9 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
                 np.roll(point, (-down, -across), (0, 1))[:, None, :, None]
                 for point in (*points, number)
             )
-            far = (y + (down * cell - coordinate[:, None, None])) ** 2 + (
-                x + (across * cell - coordinate)
-            ) ** 2
+            far_down = y + (down * cell - coordinate[:, None, None])
+            far_across = x + (across * cell - coordinate)
+            far = far_down**2 + far_across**2
             closer = far < nearest
             second = np.minimum(second, np.where(closer, nearest, far))
             np.copyto(owner, who, where=closer)
@@ -173,9 +174,8 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
     pixel = np.arange(SIDE)
     off = (cosine / size)[whose] * line - (sine / size)[whose] * pixel
     along = (sine / (9 * size))[whose] * line + (cosine / (9 * size))[whose] * pixel
-    return _lattice(random.random(1 << 14), whose, off, along) + 0.7 * np.maximum(
-        0.0, 1 - gap / (0.06 * cell)
-    )
+    lattice = _lattice(random.random(1 << 14), whose, off, along)
+    return lattice + 0.7 * np.maximum(0.0, 1 - gap / (0.06 * cell))
 
 
 def _lattice(

@@ -123,16 +123,14 @@ class SpeckleNoise(_Noise):
         # A product of integers: the value and a factor in fixed point.
         sd = self.constant(SPECKLE, x)
         table = on_device(_speckle_factors(sd), x.device)
-        return (
-            (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x))
-            .clamp_(0, 255 << FINE)
-            .bitwise_right_shift_(FINE)
-        )
+        changed = table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x)
+        return changed.clamp_(0, 255 << FINE).bitwise_right_shift_(FINE)
 
 
 @cache
 def _speckle_factors(sd: float) -> Tensor:
-    return normal_quantiles(sd * (1 << FINE)) + (1 << FINE)
+    scale = sd * (1 << FINE)
+    return normal_quantiles(scale) + (1 << FINE)
 
 
 def shot_counts(rate: int) -> NDArray[np.int64]:
@@ -145,7 +143,8 @@ def shot_counts(rate: int) -> NDArray[np.int64]:
     below = np.rint(pdtr(photons, means) * 65536).astype(np.int64)
     numbers = np.diff(below, axis=1, prepend=0, append=65536)
     counts = np.zeros((256, 256), np.int64)
-    np.add.at(counts.T, (np.append(photons, rate) / float(rate) * 255).astype(np.uint8), numbers.T)
+    brightness = np.append(photons, rate) / float(rate) * 255
+    np.add.at(counts.T, brightness.astype(np.uint8), numbers.T)
     return counts
 
 

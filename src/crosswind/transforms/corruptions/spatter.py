@@ -73,19 +73,16 @@ class Spatter(Corruption):
         normal = on_device(normal_quantiles(sd * UNIT), x.device)
         out = torch.empty_like(x)
         for chunk in parts(x[:, :1]):
-            noise = normal.index_select(
-                0, bits16(keys[chunk], height * width, x.device).view(-1)
-            ).add_(round(mean * UNIT))
+            drawn = bits16(keys[chunk], height * width, x.device).view(-1)
+            noise = normal.index_select(0, drawn).add_(round(mean * UNIT))
             field = noise.view(-1, height, width)
             liquid = smoothed(field, smooth, "nearest", 4.0).mul_(1 / (ONE * UNIT))
             if mud:
-                out[chunk] = _muddy(x[chunk], liquid > threshold, last)
+                spots = liquid > threshold
+                out[chunk] = _muddy(x[chunk], spots, last)
             else:
-                out[chunk] = _wet(
-                    x[chunk],
-                    liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8),
-                    last,
-                )
+                wet = liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8)
+                out[chunk] = _wet(x[chunk], wet, last)
         return out
 
 
@@ -190,11 +187,9 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
     falling = (dx ^ dy) < 0
     along_row = (middle > beside(0, -1)) & (middle >= beside(0, 1))
     along_column = (middle > beside(-1, 0)) & (middle >= beside(1, 0))
-    slanted = torch.where(
-        falling,
-        (middle > beside(-1, 1)) & (middle > beside(1, -1)),
-        (middle > beside(-1, -1)) & (middle > beside(1, 1)),
-    )
+    rising_left = (middle > beside(-1, 1)) & (middle > beside(1, -1))
+    rising_right = (middle > beside(-1, -1)) & (middle > beside(1, 1))
+    slanted = torch.where(falling, rising_left, rising_right)
     thin = torch.where(level, along_row, torch.where(upright, along_column, slanted)) & (
         middle > low
     )
@@ -243,14 +238,11 @@ def distances(marked: Tensor, furthest: int) -> Tensor:
 def _steps(furthest: int) -> Tensor:
     """The length of the shortest path by columns and rows, `furthest` pixels at the furthest: int32
     [most, most + 2]."""
-    low, high = np.sort(
-        np.broadcast_arrays(np.arange(furthest)[:, None], np.arange(furthest + 2)), axis=0
-    )
-    paths = np.where(
-        2 * low <= high,
-        (high - 2 * low) * STRAIGHT + low * KNIGHT,
-        (high - low) * KNIGHT + (2 * low - high) * DIAGONAL,
-    )
+    shorter = np.arange(furthest)[:, None]
+    low, high = np.sort(np.broadcast_arrays(shorter, np.arange(furthest + 2)), axis=0)
+    straight = (high - 2 * low) * STRAIGHT + low * KNIGHT
+    diagonal = (high - low) * KNIGHT + (2 * low - high) * DIAGONAL
+    paths = np.where(2 * low <= high, straight, diagonal)
     paths[:, furthest + 1] = furthest * DISTANCE  # nothing marked in that column
     return torch.from_numpy(np.minimum(paths, furthest * DISTANCE).astype(np.int32))
 

@@ -175,7 +175,9 @@ class Frost(Corruption):
             total = x[chunk].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
-                grey = added[:, :1] * 2989 + added[:, 1:2] * 5870 + added[:, 2:] * 1140
+                red = added[:, :1] * 2989
+                green = added[:, 1:2] * 5870
+                grey = red + green + added[:, 2:] * 1140
                 out[chunk] = (
                     total.mul_(image * 10000)
                     .add_(grey, alpha=ice)
@@ -224,7 +226,9 @@ class Snow(Corruption):
             # twentieths of both.
             pixels = x[chunk].to(torch.int32)
             if channels == 3:
-                bright = pixels[:, :1] * 897 + pixels[:, 1:2] * 1761 + pixels[:, 2:] * 342
+                red = pixels[:, :1] * 897
+                green = pixels[:, 1:2] * 1761
+                bright = red + green + pixels[:, 2:] * 342
             else:
                 bright = pixels * 3000
             pixels *= 2000
@@ -244,10 +248,11 @@ class Snow(Corruption):
         rows = math.ceil(height / zoom)
         columns = math.ceil(width / zoom)
         # In 1/256 of a grey level: with the weights below 2 to the 53rd.
-        normal = on_device(normal_quantiles(sd * 255 * 256), x.device)
-        noise = normal.index_select(
-            0, bits16(hash64(keys, 2), rows * columns, x.device).view(-1)
-        ).add_(round(mean * 255 * 256))
+        scale = sd * 255 * 256
+        normal = on_device(normal_quantiles(scale), x.device)
+        drawn = bits16(hash64(keys, 2), rows * columns, x.device).view(-1)
+        noise = normal.index_select(0, drawn).add_(round(mean * 255 * 256))
         field = noise.view(n, rows, columns)
-        layer = stretched(field, (height, width), zoom).mul_(1 / (256 * ONE))
+        size = (height, width)
+        layer = stretched(field, size, zoom).mul_(1 / (256 * ONE))
         return layer.mul_(layer >= threshold * 255).clamp_(0, 255).to(torch.uint8)

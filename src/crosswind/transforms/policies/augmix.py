@@ -102,9 +102,9 @@ class AugMix(Transform):
         """What each sample goes through in each chain, images being of `size` (h, w): [n * width,
         steps], a sample's together."""
         deepest = self.depth if self.depth > 0 else DEEPEST
-        drawn = (
-            bits16(keys, self.width * (1 + 3 * deepest)).numpy().reshape(len(keys) * self.width, -1)
-        )
+        n_numbers = self.width * (1 + 3 * deepest)
+        numbers = bits16(keys, n_numbers).numpy()
+        drawn = numbers.reshape(len(keys) * self.width, -1)
         names = codes(BASIC + MORE if self.all_ops else BASIC)
         operations = names[pick(drawn[:, 1::3], len(names))]
         magnitudes = levels("augmix", BINS, size)[operations, pick(drawn[:, 2::3], self.severity)]
@@ -119,9 +119,12 @@ class AugMix(Transform):
         n_own_draws = self.width * (1 + 3 * (self.depth if self.depth > 0 else DEEPEST))
         drawn = bits16(keys, n_own_draws + 2 + self.width).numpy()[:, n_own_draws:]
         gammas = _gamma_quantiles(self.alpha)[drawn]
-        image, mixture, chains = gammas[:, :1], gammas[:, 1:2], gammas[:, 2:]
+        image = gammas[:, :1]
+        mixture = gammas[:, 1:2]
+        chains = gammas[:, 2:]
         # Sums one by one: the order of a sum of NumPy may depend on how much there is to add.
-        share = mixture / (image + mixture) * chains / np.cumsum(chains, axis=1)[:, -1:]
+        image_and_chains = image + mixture
+        share = mixture / image_and_chains * chains / np.cumsum(chains, axis=1)[:, -1:]
         ends = np.rint(np.cumsum(share, axis=1) * ONE).astype(np.int64)
         return np.concatenate([ONE - ends[:, -1:], np.diff(ends, axis=1, prepend=0)], axis=1)
 
@@ -130,17 +133,13 @@ class AugMix(Transform):
         x = dense(x)
         lines = lines_of(x)
         copies = images_of(lines.repeat_interleave(self.width, 0), x)
-        done = carried_out(
-            copies,
-            self.chains(keys, (x.shape[2], x.shape[3])),
-            self.interpolation,
-            self.resampling == "once",
-        )
+        size = (x.shape[2], x.shape[3])
+        chains = self.chains(keys, size)
+        done = carried_out(copies, chains, self.interpolation, self.resampling == "once")
         done = lines_of(done).view(len(x), self.width, *lines.shape[1:])
         # Products and sums of 24 bits: exact in single precision, in any order.
-        weights = on_device((self.weights(keys) / ONE).astype(np.float32), x.device).view(
-            len(x), -1, 1, 1, 1
-        )
+        weights_of_rows = (self.weights(keys) / ONE).astype(np.float32)
+        weights = on_device(weights_of_rows, x.device).view(len(x), -1, 1, 1, 1)
         out = torch.empty_like(lines)
         for chunk in parts(lines):
             mixed = lines[chunk] * weights[chunk, 0]

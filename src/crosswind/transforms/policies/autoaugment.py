@@ -73,15 +73,11 @@ def policy_of(name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArra
     """The pairs of a policy, "cifar10", "imagenet" or "svhn": operations, probabilities, levels out
     of ten; each [25, 2]."""
     words = re.split(r"[\s,;]+", _POLICIES[name].strip())
-    shares, level_numbers = (
-        [float(word) for word in words[1::3]],
-        [int(word) for word in words[2::3]],
-    )
-    return (
-        codes(tuple(words[::3])).reshape(-1, 2),
-        np.array(shares).reshape(-1, 2),
-        np.array(level_numbers).reshape(-1, 2),
-    )
+    shares = [float(word) for word in words[1::3]]
+    level_numbers = [int(word) for word in words[2::3]]
+    operation_codes = codes(tuple(words[::3])).reshape(-1, 2)
+    share_pairs = np.array(shares).reshape(-1, 2)
+    return (operation_codes, share_pairs, np.array(level_numbers).reshape(-1, 2))
 
 
 @register("autoaugment", kind="transform")
@@ -120,12 +116,13 @@ class AutoAugment(Transform):
         drawn = bits16(keys, 5).numpy()
         names, shares, level_numbers = policy_of(self.policy)
         pair = pick(drawn[:, 0], len(names))
-        operations = np.where((drawn[:, 1:3] + 0.5) / 65536 < shares[pair], names[pair], 0)
+        uniform = (drawn[:, 1:3] + 0.5) / 65536
+        operations = np.where(uniform < shares[pair], names[pair], 0)
         magnitudes = levels("randaugment", BINS, size)[operations, level_numbers[pair]]
         return Chains(operations, signed(operations, magnitudes, drawn[:, 3:] < 32768))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return carried_out(
-            x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once"
-        )
+        size = (x.shape[2], x.shape[3])
+        chains = self.chains(keys, size)
+        return carried_out(x, chains, once=self.resampling == "once")

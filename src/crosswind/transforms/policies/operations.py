@@ -91,17 +91,19 @@ def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
     are there.
     """
     height, width = size
+    randaugment = (0.3, 30.0, 0.9, 8, 4, 150.0 / 331.0 * width, 150.0 / 331.0 * height)
+    trivialaugment = (0.99, 135.0, 0.99, 8, 2, 32.0, 32.0)
+    augmix = (0.3, 30.0, 0.9, 4, 0, width / 3.0, height / 3.0)
     shear, turn, factor, most_bits, least, across, down = {
-        "randaugment": (0.3, 30.0, 0.9, 8, 4, 150.0 / 331.0 * width, 150.0 / 331.0 * height),
-        "trivialaugment": (0.99, 135.0, 0.99, 8, 2, 32.0, 32.0),
-        "augmix": (0.3, 30.0, 0.9, 4, 0, width / 3.0, height / 3.0),
+        "randaugment": randaugment,
+        "trivialaugment": trivialaugment,
+        "augmix": augmix,
     }[space]
     table = torch.zeros(len(OPERATIONS), bins, dtype=torch.float64)
     for name, reach in zip(SIGNED, (shear, shear, across, down, turn, *[factor] * 4), strict=True):
         table[_CODE[name]] = torch.linspace(0.0, reach, bins, dtype=torch.float32)
-    table[_CODE["posterize"]] = (
-        most_bits - (torch.arange(bins) / ((bins - 1) / (most_bits - least))).round()
-    )
+    bits_taken = torch.arange(bins) / ((bins - 1) / (most_bits - least))
+    table[_CODE["posterize"]] = most_bits - bits_taken.round()
     table[_CODE["solarize"]] = torch.linspace(255.0, 0.0, bins, dtype=torch.float32)
     magnitudes = table.numpy()
     magnitudes.flags.writeable = False
@@ -138,7 +140,8 @@ def carried_out(
     rounded between them, and what one moves out of the image the next may bring back; else one by
     one. `interpolation` as in `geometry.affine`; outside is black.
     """
-    matrices, resampled = _geometry(chains, (x.shape[2], x.shape[3]), once)
+    size = (x.shape[2], x.shape[3])
+    matrices, resampled = _geometry(chains, size, once)
     # All that is resampled at a step is one group; what is resampled later, with what follows,
     # waits among the identities.
     groups = np.where(
@@ -166,18 +169,16 @@ def _geometry(
     if once:
         for step in range(steps - 2, -1, -1):
             following = chains.operations[:, step + 1]
-            goes_on[:, step] = np.where(
-                following == 0, goes_on[:, step + 1], _IS_GEOMETRIC[following]
-            )
+            is_geometric = _IS_GEOMETRIC[following]
+            goes_on[:, step] = np.where(following == 0, goes_on[:, step + 1], is_geometric)
     matrices = np.empty((n, steps, 2, 3))
     pending = np.tile(np.eye(3)[:2], (n, 1, 1))
     for step in range(steps):
         code = chains.operations[:, step]
         for number in np.unique(code[geometric[:, step]]):
             rows = np.flatnonzero(code == number)
-            pending[rows] = _after(
-                pending[rows], matrix_of(OPERATIONS[number], chains.magnitudes[rows, step], size)
-            )
+            magnitudes = chains.magnitudes[rows, step]
+            pending[rows] = _after(pending[rows], matrix_of(OPERATIONS[number], magnitudes, size))
         matrices[:, step] = pending
         pending[geometric[:, step] & ~goes_on[:, step]] = np.eye(3)[:2]
     return matrices, geometric & ~goes_on
@@ -194,4 +195,6 @@ def _after(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[n
 def _changed(name: str, x: Tensor, magnitudes: Tensor) -> Tensor:
     if name in _BLENDS:
         return _BLENDS[name](x, 1.0 + magnitudes)
-    return _LEVELS[name](x, magnitudes) if name in _LEVELS else _WITHOUT[name](x)
+    if name in _LEVELS:
+        return _LEVELS[name](x, magnitudes)
+    return _WITHOUT[name](x)

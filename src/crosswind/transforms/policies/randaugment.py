@@ -92,9 +92,9 @@ class RandAugment(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return carried_out(
-            x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once"
-        )
+        size = (x.shape[2], x.shape[3])
+        chains = self.chains(keys, size)
+        return carried_out(x, chains, once=self.resampling == "once")
 
 
 @register("trivialaugment", kind="transform")
@@ -125,4 +125,6 @@ class TrivialAugment(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return carried_out(x, self.chains(keys, (x.shape[2], x.shape[3])))
+        size = (x.shape[2], x.shape[3])
+        chains = self.chains(keys, size)
+        return carried_out(x, chains)

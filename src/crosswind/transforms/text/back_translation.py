@@ -106,9 +106,8 @@ class BackTranslation(ByModel):
         """See the class."""
         heat = []
         for key in keys:
-            heat.append(
-                self.temperature * (Draws(int(key)).uniform() if self.draw == "uniform" else 1.0)
-            )
+            share = Draws(int(key)).uniform() if self.draw == "uniform" else 1.0
+            heat.append(self.temperature * share)
         out = list(texts)
         for way, (network, tokenizer) in zip(("there", "back"), self._loaded(), strict=True):
             out = _translated(

@@ -56,10 +56,8 @@ class Kept:
                     f" {placeholders})"
                 )
                 parameters = [x for lookup in chunk for x in lookup]
-                stored |= {
-                    (text, key): _text(changed)
-                    for text, key, changed in connection.execute(query, parameters)
-                }
+                for text, key, changed in connection.execute(query, parameters):
+                    stored[(text, key)] = _text(changed)
         return {
             position: stored[lookup] for position, lookup in enumerate(lookups) if lookup in stored
         }

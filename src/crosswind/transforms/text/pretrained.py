@@ -113,7 +113,8 @@ def loaded(kind: str, name: str, revision: str, field: str) -> tuple[Any, Any]:
             kind
         ]
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        raise InputError(field, f"{name!r} cannot be loaded as {model_kind} ({reason})") from None
+        problem = f"{name!r} cannot be loaded as {model_kind} ({reason})"
+        raise InputError(field, problem) from None
 
 
 @lru_cache(maxsize=4)

@@ -79,7 +79,9 @@ def provider(of: str | Synonyms) -> Synonyms:
     WordNet, or itself."""
     if not isinstance(of, str):
         return of
-    return Bundled() if of == "bundled" else WordNet(of)
+    if of == "bundled":
+        return Bundled()
+    return WordNet(of)
 
 
 @final
@@ -220,11 +222,9 @@ def _forms(part_of_speech: _SynonymPart, word: bytes) -> list[bytes]:
     candidates = [word, *part_of_speech.exceptions.get(word, [])]
     if word not in part_of_speech.exceptions:
         rules = (rule.encode().split(b" ") for rule in ENDINGS[part_of_speech.name])
-        candidates += [
-            word[: len(word) - len(ending)] + base
-            for ending, base in rules
-            if word.endswith(ending)
-        ]
+        for ending, base in rules:
+            if word.endswith(ending):
+                candidates.append(word[: len(word) - len(ending)] + base)
     return [form for form in dict.fromkeys(candidates) if form in part_of_speech.lines]
 
 

@@ -91,5 +91,6 @@ def _changed(word: str, kind: str, draws: Draws) -> list[str]:
     if kind == "vowels":
         return [word[0] + word[1:].translate(_VOWELS)]
     cut = word[: (len(word) + 1) // 2]
-    changed = {"digits": word.translate(_DIGITS), "cut": cut, "capitals": word.upper()}
+    digits = word.translate(_DIGITS)
+    changed = {"digits": digits, "cut": cut, "capitals": word.upper()}
     return [changed.get(kind, word)]
