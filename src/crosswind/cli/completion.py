@@ -77,5 +77,12 @@ def targets(incomplete: str) -> list[str]:
     return _beginning(TARGETS, incomplete)
 
 
+def tools(incomplete: str) -> list[str]:
+    """Tools of `run --log` that begin so."""
+    from crosswind.live.trackers import TRACKERS
+
+    return _beginning(TRACKERS, incomplete)
+
+
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]

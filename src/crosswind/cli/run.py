@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crosswind.cli.completion import tools
 from crosswind.cli.options import (
     DEFAULT_OUT,
     AsJson,
@@ -95,6 +97,15 @@ def run_command(
             help="Of the Ray cluster: auto, or ray://HOST:PORT; default: one on this machine.",
         ),
     ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="TOOL[=PLACE]",
+            help="Log runs while they run to tensorboard, mlflow or wandb; may be repeated.",
+            autocompletion=tools,
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -128,6 +139,7 @@ def run_command(
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 
+    trackers = _trackers(log or (), out, planned.study.name)
     check_ready(planned, workers or _cores(), here=engine == "pool")
     for text in slow_devices(planned):
         typer.echo(f"warning: {text}", err=True)
@@ -138,12 +150,16 @@ def run_command(
         Store.open(store_url or out, out=out, create=True) as store,
     ):
         traces = out / "profile" if profile else None
-        with progress_bar() as display:
+        with (
+            progress_bar() as display,
+            _study_log(trackers, planned, store_url or out, out) as tell_log,
+        ):
+            tell = _teller(planned.study.name, display)
             summary = run_plan(
                 planned,
                 store,
                 engine=executing,
-                on_event=_teller(planned.study.name, display),
+                on_event=_both(tell, tell_log),
                 retry_failed=retry_failed,
                 profile=traces,
             )
@@ -151,6 +167,48 @@ def run_command(
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
     return status
+
+
+def _trackers(words: Sequence[str], out: Path, study: str) -> list[Any]:
+    """The tools that `--log` names, opened; their libraries are loaded only then."""
+    if not words:
+        return []
+    from crosswind.live.study_log import trackers_of
+
+    return trackers_of(words, out, study)
+
+
+@contextmanager
+def _study_log(
+    trackers: list[Any], planned: Plan, where: str | Path, out: Path
+) -> Iterator[Callable[[Progress], None] | None]:
+    """What takes the events of a driver for the tools of `--log`; None without any."""
+    if not trackers:
+        yield None
+        return
+    from crosswind.live.study_log import StudyLog
+    from crosswind.studies.store import Store
+
+    def warn(text: str) -> None:
+        typer.echo(f"warning: {text}", err=True)
+
+    resolved = planned.study.model_dump()
+    with (
+        Store.open(where, out=out) as reading,
+        StudyLog(trackers, reading, planned.study.name, resolved, planned.jobs, warn) as log,
+    ):
+        yield log.tell
+
+
+def _both(
+    tell: Callable[[Progress], None], tell_log: Callable[[Progress], None] | None
+) -> Callable[[Progress], None]:
+    def tell_both(progress: Progress) -> None:
+        tell(progress)
+        if tell_log is not None:
+            tell_log(progress)
+
+    return tell_both
 
 
 def _traced(summary: Summary, folder: Path) -> str:

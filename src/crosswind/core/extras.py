@@ -22,19 +22,23 @@ EXTRAS: dict[str, Extra] = {
     "features": Extra("`crosswind features` in two dimensions (UMAP)", ("umap-learn",)),
     "hdf5": Extra("original files in HDF5", ("h5py",)),
     "huggingface": Extra("data sets of Hugging Face", ("datasets",)),
-    "mlflow": Extra("`crosswind export --to mlflow`", ("mlflow-skinny", "alembic")),
+    "mlflow": Extra(
+        "`crosswind export --to mlflow` and `run --log mlflow`", ("mlflow-skinny", "alembic")
+    ),
     "onnx": Extra("models in ONNX files", ("onnxruntime",)),
     "postgresql": Extra("a store on PostgreSQL", ("psycopg",)),
     "ray": Extra("`crosswind run --engine ray`", ("ray",)),
     "skops": Extra("estimators of scikit-learn in skops files", ("skops",)),
-    "tensorboard": Extra("`crosswind export --to tensorboard`", ("tensorboard",)),
+    "tensorboard": Extra(
+        "`crosswind export --to tensorboard` and `run --log tensorboard`", ("tensorboard",)
+    ),
     "timm": Extra("networks of timm", ("timm",)),
     "transformers": Extra(
         "CLIP, vision-language models, transformers of texts, LoRA",
         ("transformers", "peft", "accelerate", "sentencepiece"),
     ),
     "transport": Extra("the estimators that compute optimal transport", ("POT",)),
-    "wandb": Extra("`crosswind export --to wandb`", ("wandb",)),
+    "wandb": Extra("`crosswind export --to wandb` and `run --log wandb`", ("wandb",)),
 }
 """By name, in alphabetical order."""
 

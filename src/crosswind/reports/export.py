@@ -9,6 +9,7 @@ already, known by its key, is not written again.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,36 +60,46 @@ def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
                 run_scores[f"{row['rule']}/{row['set']}/{name}"] = float(value)
     runs = store.runs(study)
     files = JobFiles(store, study)
-    named_by = _varying_labels(runs) | {"shift", "method", "seed"}
-    for run in runs:
+    names = run_names([run["labels"] for run in runs])
+    for run, name in zip(runs, names, strict=True):
         if run["key"] not in scores:
             continue
-        labels = {name: value for name, value in run["labels"].items() if value != ""}
-        words = [
-            f"{name} {value}" if "seed" in name else str(value)
-            for name, value in labels.items()
-            if name in named_by
-        ]
-        settings, curve = _from_files(files, run["key"])
+        settings, curve = from_files(files, run["key"])
         yield ExportedRun(
             study,
             run["key"],
-            ", ".join(words),
+            name,
             run["status"],
-            labels,
+            plain_labels(run["labels"]),
             settings,
             scores[run["key"]],
             curve,
         )
 
 
-def _varying_labels(runs: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The labels that differ among the runs of a study."""
-    names = runs[0]["labels"] if runs else ()
-    return {name for name in names if len({str(run["labels"].get(name)) for run in runs}) > 1}
+def plain_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels of a run that say something."""
+    return {name: value for name, value in labels.items() if value != ""}
 
 
-def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
+def run_names(labels_of_runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each run of a study is called in a tool: its shift, method and seed, and the labels that
+    differ among the runs."""
+    named_by = {"shift", "method", "seed"}
+    for name in labels_of_runs[0] if labels_of_runs else ():
+        if len({str(labels.get(name)) for labels in labels_of_runs}) > 1:
+            named_by.add(name)
+    return [
+        ", ".join(
+            f"{name} {value}" if "seed" in name else str(value)
+            for name, value in plain_labels(labels).items()
+            if name in named_by
+        )
+        for labels in labels_of_runs
+    ]
+
+
+def from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
     """The settings and the learning curve of a run, as its fit left them; nothing of files that are
     gone or damaged."""
     settings: dict[str, Any] = {}
@@ -99,17 +110,7 @@ def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
         )
         if job is None:  # a model that nobody trained here
             return settings, curve
-        spec = job["spec"]
-        knobs_of_parts = {
-            "method": spec["method"]["knobs"],
-            "model": spec["model"]["knobs"],
-            "training": spec["training"],
-        }
-        settings = {
-            f"{part_name}.{name}": _readable(value)
-            for part_name, knobs in knobs_of_parts.items()
-            for name, value in knobs.items()
-        }
+        settings = settings_of(job["spec"])
         for entry in files.json(need, "history.json") or ():
             values = {f"train/{name}": value for name, value in entry["train"].items()}
             values |= {
@@ -119,6 +120,20 @@ def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
             }
             curve.append((int(entry["step"]), values))
     return settings, curve
+
+
+def settings_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a fit, from its specification, by `PART.KNOB`."""
+    knobs_of_parts = {
+        "method": spec["method"]["knobs"],
+        "model": spec["model"]["knobs"],
+        "training": spec["training"],
+    }
+    return {
+        f"{part_name}.{name}": _readable(value)
+        for part_name, knobs in knobs_of_parts.items()
+        for name, value in knobs.items()
+    }
 
 
 def _readable(value: Any) -> Any:
@@ -156,13 +171,25 @@ def results_frame(rows: list[dict[str, Any]]) -> Any:
     return polars.DataFrame(flat, infer_schema_length=None)
 
 
+LIVE_MARK = ".live"
+"""A file in the folder of a run that `crosswind run --log tensorboard` has begun and not ended."""
+
+
+def tensorboard_folder(destination: Path, study: str, name: str, key: str) -> Path:
+    """Where TensorBoard's files of a run are."""
+    return destination / _plain(study) / f"{_plain(name)}-{key[:8]}"
+
+
 def to_tensorboard(store: Store, study: str, destination: Path) -> int:
     """A folder `PLACE/STUDY/RUN` a run with its curve, its scores and, for the page HPARAMS, its
     labels and settings."""
-    SummaryWriter = _client("torch.utils.tensorboard", "tensorboard").SummaryWriter
+    SummaryWriter = client_of("torch.utils.tensorboard", "tensorboard").SummaryWriter
     written = 0
+    left_behind = not store.live_drivers()  # else a driver may be writing what has a mark
     for run in exported_runs(store, study):
-        folder = destination / _plain(study) / f"{_plain(run.name)}-{run.key[:8]}"
+        folder = tensorboard_folder(destination, study, run.name, run.key)
+        if left_behind and (folder / LIVE_MARK).exists():
+            shutil.rmtree(folder)
         if folder.exists():
             continue
         partial = folder.with_name(f".{folder.name}.partial")
@@ -184,7 +211,7 @@ def to_tensorboard(store: Store, study: str, destination: Path) -> int:
 def to_mlflow(store: Store, study: str, destination: str) -> int:
     """Runs of an experiment of the study's name, at a tracking URI such as `sqlite:///runs.db` or
     `http://HOST:5000`."""
-    mlflow = _client("mlflow", "mlflow")
+    mlflow = client_of("mlflow", "mlflow")
     from mlflow.entities import Metric, Param, RunTag
 
     client = mlflow.MlflowClient(tracking_uri=destination)
@@ -226,7 +253,7 @@ def to_mlflow(store: Store, study: str, destination: str) -> int:
 def to_wandb(store: Store, study: str, destination: str) -> int:
     """Runs of a project of that name. With `WANDB_MODE=offline` they are written to `./wandb`, and
     `wandb sync` sends them."""
-    wandb = _client("wandb", "wandb")
+    wandb = client_of("wandb", "wandb")
     written = 0
     for run in exported_runs(store, study):
         about = {"study": study, **run.labels, **run.settings}
@@ -290,14 +317,16 @@ def export(store: Store, study: str, target: str, destination: str) -> int:
         ) from None
 
 
-def _client(module: str, extra: str) -> Any:
+def client_of(module: str, extra: str, option: str = "--to") -> Any:
+    """The client of a tool, which the extra of its name installs. Raises `NeedsError`, which begins
+    with the `option` that asks for it."""
     from importlib import import_module
 
     try:
         return import_module(module)
     except ImportError as error:
         raise NeedsError(
-            f"--to {extra} needs its client, which is not installed: pip install"
+            f"{option} {extra} needs its client, which is not installed: pip install"
             f" 'crosswind[{extra}]' ({error})"
         ) from None
 
