@@ -402,7 +402,10 @@ def run_study(
         )
     size = memory_bytes(memory, "memory")
     measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
-    modules = outside_modules(measures) if workers or engine != "pool" else []
+    if workers or engine != "pool":
+        modules = outside_modules(measures)
+    else:
+        modules = []
     planned = plan(study, scale=scale, settings=settings)
     for label, entry in planned.study.data.items():
         if (workers or engine != "pool") and entry.source == "memory":

@@ -51,7 +51,9 @@ def best_command(
         fields = frozen_study(entry["given"], study, best, seeds)
     lines = []
     for point in best.values():
-        next_best = f" (the next one {point.second:.1%})" if point.second is not None else ""
+        next_best = ""
+        if point.second is not None:
+            next_best = f" (the next one {point.second:.1%})"
         lines.append(
             f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
             f" {point.runs} runs{next_best}"

@@ -90,7 +90,10 @@ def lines(facts: dict[str, Any]) -> list[str]:
     """The facts of `installation` as text, one line each."""
     versions = dict(facts["versions"])
     memory = facts["memory"]
-    memory_words = f"{memory / 2**30:.1f} GiB" if isinstance(memory, int) else memory
+    if isinstance(memory, int):
+        memory_words = f"{memory / 2**30:.1f} GiB"
+    else:
+        memory_words = memory
     text = [
         f"crosswind {versions.pop('crosswind')}, Python {versions.pop('python')}",
         "libraries: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
@@ -137,7 +140,9 @@ def _memory() -> int:
 def _torch() -> str:
     import torch
 
-    built_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+    built_for = "no CUDA"
+    if torch.version.cuda:
+        built_for = f"CUDA {torch.version.cuda}"
     level = torch.backends.cpu.get_cpu_capability()
     return f"built for {built_for}, computes with {level} in {torch.get_num_threads()} threads"
 

@@ -108,7 +108,9 @@ def _print_methods() -> None:
         needs = ""
         if method.needs is not None:
             needs = "; ".join(method.needs.words())
-        hooks = ", ".join(method.defines) if method.room == "methods" else ""
+        hooks = ""
+        if method.room == "methods":
+            hooks = ", ".join(method.defines)
         words = (
             short_cost(method.name),
             needs,

@@ -213,7 +213,9 @@ def _source_card(source_facts: Facts) -> list[str]:
         f"{part_name} {count:,}" for part_name, count in card.totals.items()
     )
     uses = "; ".join(f"{paper}: {where}" for paper, where in card.used.items())
-    inputs_word = "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures"
+    inputs_word = "Pictures"
+    if (card.shape or "").startswith(("a text", "texts")):
+        inputs_word = "Inputs"
     file_words = ", ".join(
         f"{file.name}{f' ({bytes_text(file.size)})' if file.size else ''}" for file in card.files
     )

@@ -71,7 +71,10 @@ def submit_command(
     out = Path(out_word).absolute()
     words = {"--store": store_url, "--scale": scale}
     program = str(Path(sys.executable).with_name("crosswind"))
-    study_word = str(Path(study).absolute()) if Path(study).is_file() else study
+    if Path(study).is_file():
+        study_word = str(Path(study).absolute())
+    else:
+        study_word = study
     run = [
         program,
         "run",

@@ -142,7 +142,10 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
     def attach(cls: C) -> C:
         identity = (cls.__module__, cls.__qualname__)
         registered = _LIVE.get((room, name))
-        taken = None if registered is None else (registered.__module__, registered.__qualname__)
+        if registered is None:
+            taken = None
+        else:
+            taken = (registered.__module__, registered.__qualname__)
         if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
             taken = (_scan(room)[name].module, _scan(room)[name].qualname)
         if taken not in (None, identity):

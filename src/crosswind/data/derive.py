@@ -76,7 +76,10 @@ def materialised(dataset: AttributedDataset) -> AttributedDataset:
     table_codes = dataset.table.codes
     code_type = np.result_type(table_codes.dtype, np.min_scalar_type(dataset.n_derived))
     codes = np.concatenate([table_codes[:, base], values[None]]).astype(code_type)
-    originals = dataset.ids.astype(np.uint64) if dataset.originals is None else dataset.originals
+    if dataset.originals is None:
+        originals = dataset.ids.astype(np.uint64)
+    else:
+        originals = dataset.originals
     table = AttributeTable(dataset.schema, codes)
     ids = dataset.row_ids(rows)
     fingerprint = digest({"of": dataset.fingerprint, "rows": "virtual"})

@@ -138,9 +138,10 @@ def _look(cell: str, column: Series, folder: Path) -> _Look:
     values = column.n_unique()
     is_listed_file = text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)
     file = (is_image and images >= 0.5) or (is_listed_file)
-    name = text and (
+    is_usual = (
         cell.lower() in USUAL_NAMES or numbers >= _MOSTLY or (not is_image and images >= _MOSTLY)
     )
+    name = text and is_usual
     likely_name = text and not again and values * _FEW <= len(column)
     number = is_number and numbers >= _MOSTLY
     alike = _written_alike(cell, below)

@@ -247,7 +247,8 @@ def _other_format(file: str) -> _Fault | None:
 
 def _clean(name: str) -> str:
     """A path with its dots resolved, as `/` between its components."""
-    name = name.replace("\\", "/") if os.sep == "\\" else name
+    if os.sep == "\\":
+        name = name.replace("\\", "/")
     marks = not name or "." in (name[0], name[-1]) or "/." in name or "//" in name
     # Most paths are clean as they are.
     if marks or name[-1] == "/":

@@ -352,9 +352,10 @@ def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
         )
         first = next(iter(series_of))
         if len(series_of[name]) != len(series_of[first]):
+            n_first = len(series_of[first])
             problem = (
                 f"column {name!r} of the {field} table has {len(series_of[name]):,} rows, and"
-                f" {first!r} has {len(series_of[first]):,}"
+                f" {first!r} has {n_first:,}"
             )
             raise DataError(problem)
     return polars.DataFrame(series_of)
@@ -371,9 +372,8 @@ def _series(name: str, values: list[Any]) -> Series:
     ):
         return polars.Series(name, values)
     # Columns of mixed values, such as text with a NaN for what is missing, are text.
-    return polars.Series(
-        name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String
-    )
+    cells = [None if _lacks(value) else str(value) for value in values]
+    return polars.Series(name, cells, dtype=polars.String)
 
 
 def _lacks(value: object) -> bool:
@@ -463,11 +463,8 @@ def unit_codes(
     else:
         doubtful_rows = []
     units = {str(text[doubtful_row]): int(codes[doubtful_row]) for doubtful_row in doubtful_rows}
-    return (
-        codes,
-        UnitDoubts(name, groups, units),
-        ((("", sentence),) if (sentence := spellings.said(name)) else ()),
-    )
+    unit_doubts = UnitDoubts(name, groups, units)
+    return (codes, unit_doubts, ((("", sentence),) if (sentence := spellings.said(name)) else ()))
 
 
 def attribute_table(

@@ -136,7 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
         # host's name.
         host = self.headers.get("Host", "").rpartition(":")[0]
         words = self.headers.get("Authorization", "").split()
-        bearer = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
+        bearer = ""
+        if len(words) == 2 and words[0].lower() == "bearer":
+            bearer = words[1]
         token = query.get("token", [bearer])[0]
         is_token = hmac.compare_digest(token.encode(), self.server.token.encode())
         return host in _HOSTS and is_token

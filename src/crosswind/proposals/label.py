@@ -52,10 +52,7 @@ def label_of(
     if column is None:
         return None
     notes = []
-    unusable = []
-    for name, candidate in columns.items():
-        if name.lower() in LABELS and not _may_be(candidate):
-            unusable.append(f"{name!r} cannot be it ({_why_not(candidate)})")
+    unusable = _unusable(columns)
     if guessed:
         other_candidates = [
             name
@@ -176,3 +173,12 @@ def _counted(values: Sequence[str], rows_of_class: Mapping[str, int]) -> str:
     """The first classes with their rows."""
     listed = ", ".join(f"{value} {rows_of_class[value]:,}" for value in values[:LISTED])
     return listed + (f" and {len(values) - LISTED} more" if len(values) > LISTED else "")
+
+
+def _unusable(columns: Mapping[str, TableColumn]) -> list[str]:
+    """Why columns of usual names are not it, as half sentences."""
+    reasons = []
+    for name, candidate in columns.items():
+        if name.lower() in LABELS and not _may_be(candidate):
+            reasons.append(f"{name!r} cannot be it ({_why_not(candidate)})")
+    return reasons

@@ -119,7 +119,10 @@ def proposed(
 ) -> ReadyStudy:
     """See `crosswind.init`."""
     if isinstance(table, str | Path):
-        path = Path(table).with_suffix(".yaml") if out is None else out
+        if out is None:
+            path = Path(table).with_suffix(".yaml")
+        else:
+            path = out
         study = ready_study(str(table), path, images, label, size, text, header)
         study.write()
         return study

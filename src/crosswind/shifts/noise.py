@@ -120,7 +120,10 @@ def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
     none. Raises `InputError`."""
     if spec is None or isinstance(spec, LabelNoise):
         return spec
-    values = dict(spec) if isinstance(spec, Mapping) else {"rate": spec}
+    if isinstance(spec, Mapping):
+        values = dict(spec)
+    else:
+        values = {"rate": spec}
     for name in values:
         if name not in ("rate", "kind", "matrix", "validation"):
             choices = ["rate", "kind", "matrix", "validation"]

@@ -80,9 +80,8 @@ class MethodEntry:
 
     def at(self, point: StudyPoint) -> bool:
         """Whether it is run at a point: on its data set and under its shift."""
-        return point.shift in self.only.get(
-            "shifts", [point.shift]
-        ) and point.data in self.only.get("data", [point.data])
+        shifts = self.only.get("shifts", [point.shift])
+        return point.shift in shifts and point.data in self.only.get("data", [point.data])
 
     def on(self, model: str) -> bool:
         """Whether it is run with a model."""
@@ -187,7 +186,10 @@ def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[s
                 field,
                 f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}",
             )
-        named = path if name is label else f"{path}.{word}"
+        if name is label:
+            named = path
+        else:
+            named = f"{path}.{word}"
         if name is label and settings.get("name") in {known.name for known in listing(room)}:
             problem = f"is written {label}: {{{word}: {settings['name']}}}, without 'name'"
             raise InputError(path, f"a label of one's own {problem}")
@@ -502,10 +504,14 @@ def _searched(
         )
         if len(points) == search.points:
             return tuple(points.values())
+    points_in_words = "1 is"
+    if len(points) != 1:
+        points_in_words = f"{len(points)} are"
+    drawn_names = ", ".join([*ranges, *loop_ranges]) or "nothing"
     problem = (
         f"search asks for {search.points} points, and"
-        f" {'1 is' if len(points) == 1 else f'{len(points)} are'} all that differ: {owner} draws"
-        f" {', '.join([*ranges, *loop_ranges]) or 'nothing'}; leave out 'training.lr', or give it a list"
+        f" {points_in_words} all that differ: {owner} draws"
+        f" {drawn_names}; leave out 'training.lr', or give it a list"
     )
     raise InputError(path, problem)
 
@@ -528,7 +534,8 @@ def _drawn(knob_range: tuple[Knob, Log], generator: np.random.Generator) -> Any:
     u = float(generator.random())
     value = space.low + u * (space.high - space.low)
     if space.log:
-        value = math.exp(math.log(space.low) + u * (math.log(space.high) - math.log(space.low)))
+        lowest = math.log(space.low)
+        value = math.exp(lowest + u * (math.log(space.high) - lowest))
     if "int" in knob.annotation and "float" not in knob.annotation:
         return min(int(space.high), max(int(space.low), round(value)))
     # Three digits: what a table shows is what was run.

@@ -410,7 +410,9 @@ def build_split_plan(values: Values) -> SplitPlan:
             parsed = law
         else:
             parsed = parse_shift(law, f"{field}.law")
-        number = None if draw is None else parse_draw(draw, f"{field}.draw")
+        number = None
+        if draw is not None:
+            number = parse_draw(draw, f"{field}.draw")
         answers = set_values.get("answers", "all")
         sets[name] = SetPlan(
             set_values["role"], parsed, number, set_values["source"], set_values["labels"], answers

@@ -165,12 +165,11 @@ def _read(predictions: Predictions, n: int, copies_per_row: int) -> tuple[Any, .
         return answer, None, None
     spread = Answers(predictions.answer, predictions.logits)
     p = spread.log_probabilities
-    entropy = -(np.exp(p) * np.where(np.isfinite(p), p, 0.0)).sum(axis=1)
-    return (
-        answer,
-        entropy.astype(np.float32).reshape(n, copies_per_row),
-        predictions.logits.reshape(n, copies_per_row, -1)[:, 0],
-    )
+    finite_logs = np.where(np.isfinite(p), p, 0.0)
+    entropy = -(np.exp(p) * finite_logs).sum(axis=1)
+    entropy_of_copies = entropy.astype(np.float32).reshape(n, copies_per_row)
+    logits_of_rows = predictions.logits.reshape(n, copies_per_row, -1)[:, 0]
+    return (answer, entropy_of_copies, logits_of_rows)
 
 
 def _joined(

@@ -244,13 +244,9 @@ def _changes(neighbourhood_name: str, pool: int, kind: str) -> str:
     for those for these."""
     identity: list[Any] = ["rows by family"] if pool else []
     for change in pool_of_kind(kind) if pool else ():
+        version = _version(change.transform)
         identity.append(
-            [
-                change.transform,
-                _version(change.transform),
-                dict(change.knobs),
-                *([change.family] if change.of else []),
-            ]
+            [change.transform, version, dict(change.knobs), *([change.family] if change.of else [])]
         )
     if neighbourhood_name:
         definition = neighbourhood(neighbourhood_name)
@@ -284,12 +280,9 @@ def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values, kind: str) -> Va
             "changes": changes,
             "of": None if prediction is None else prediction.key,
         }
-        spec = {
-            "set": name,
-            **request,
-            "item": None if prediction is None else prediction.spec["item"],
-            "data": {} if prediction is None else prediction.spec["data"],
-        }
+        item_of_set = None if prediction is None else prediction.spec["item"]
+        data_of_set = {} if prediction is None else prediction.spec["data"]
+        spec = {"set": name, **request, "item": item_of_set, "data": data_of_set}
         needs = (fit.key, *fit.needs)
         return Job(
             digest(identity), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key

@@ -533,7 +533,9 @@ def _regrouped(
     if not np.array_equal(predictions.ids[positions], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
     answer = predictions.answer[positions]
-    logits = None if predictions.logits is None else predictions.logits[positions]
+    logits = None
+    if predictions.logits is not None:
+        logits = predictions.logits[positions]
     return Predictions(ids, rows.label, rows.group, answer, logits)
 
 

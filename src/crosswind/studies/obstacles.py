@@ -48,7 +48,10 @@ class Obstacles:
     ) -> dict[str, Any]:
         """What `read` makes of each entry of `models` or `estimators` by itself, as a study declares
         them; those that it refuses are noted and left out."""
-        entries = declared if isinstance(declared, Mapping) else dict.fromkeys(declared)
+        if isinstance(declared, Mapping):
+            entries = declared
+        else:
+            entries = dict.fromkeys(declared)
         read_entries: dict[str, Any] = {}
         for label, settings in entries.items():
             with self.noted():
@@ -66,7 +69,12 @@ class Obstacles:
         fields: dict[str, list[str]] = {}
         for message, error in self._refusals.items():
             written = _FIELD.match(message)
-            field = error.field if isinstance(error, InputError) else written[1] if written else ""
+            if isinstance(error, InputError):
+                field = error.field
+            elif written:
+                field = written[1]
+            else:
+                field = ""
             problem = message.removeprefix(f"{field}: ") if field else message
             fields.setdefault(problem, []).append(field)
         texts = [_with_fields(named, problem) for problem, named in fields.items()]
@@ -86,7 +94,9 @@ def _with_fields(fields: Sequence[str], problem: str) -> str:
     named = [field for field in fields if field]
     if not named:
         return problem
-    hidden = f" and {len(named) - _FIELDS} more" if len(named) > _FIELDS else ""
+    hidden = ""
+    if len(named) > _FIELDS:
+        hidden = f" and {len(named) - _FIELDS} more"
     return f"{', '.join(named[:_FIELDS])}{hidden}: {problem}"
 
 
@@ -112,7 +122,10 @@ def count_runs(study: Study) -> int:
 
 def _is_trained_by_label(study: Study) -> dict[str, bool]:
     """Whether each model of a study is trained here."""
-    entries = study.models if isinstance(study.models, Mapping) else dict.fromkeys(study.models)
+    if isinstance(study.models, Mapping):
+        entries = study.models
+    else:
+        entries = dict.fromkeys(study.models)
     trained = {}
     for label, settings in entries.items():
         settings = {key: value for key, value in (settings or {}).items() if key != "data"}

@@ -209,7 +209,10 @@ class DrawCounts:
         is_visited = any(
             name in chosen for name in self.study_cells.names if name not in self.cells.names
         )
-        sampler_name = sampler if isinstance(sampler, str) else next(iter(sampler))
+        if isinstance(sampler, str):
+            sampler_name = sampler
+        else:
+            sampler_name = next(iter(sampler))
         shared: dict[str, Any] = {
             "environment_rows": environment_rows,
             "group_rows": group_rows,

@@ -161,7 +161,8 @@ def perturbed(
     along -= np.einsum("nmd,nd->nm", along, out[:, 0])[..., None] * out
     along /= np.sqrt(np.einsum("nmd,nmd->nm", along, along))[..., None]
     power = 1 / (dimensions - 1) if near == "cap" else 1.0
-    chord = np.minimum(reach, 2 * norm) * rng.random((n, many, 1)) ** power
+    length = rng.random((n, many, 1)) ** power
+    chord = np.minimum(reach, 2 * norm) * length
     angle = 2 * np.arcsin(chord / (2 * norm))
     return norm * (np.cos(angle) * out + np.sin(angle) * along)
 
@@ -225,7 +226,8 @@ def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
         name: torch.cat([group_weights[name] for group_weights in groups])
         for name in stack.parameters
     }
-    signed = np.where(labels == 1, 1, -1) * margins(stack, x).astype(np.float64)
+    side = np.where(labels == 1, 1, -1)
+    signed = side * margins(stack, x).astype(np.float64)
     loss = np.logaddexp(0, -signed).mean(axis=1)
     return Trained(stack, rates, loss)
 
@@ -251,7 +253,8 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
         points = with_bias[:, left : left + _COLUMNS].contiguous()
         for top in range(0, m, _NETWORKS):
             own_last = last[top : top + _NETWORKS]
-            units = torch.mm(first[top * hidden : (top + _NETWORKS) * hidden], points).relu_()
+            rows_of_networks = first[top * hidden : (top + _NETWORKS) * hidden]
+            units = torch.mm(rows_of_networks, points).relu_()
             outputs = torch.bmm(own_last, units.view(len(own_last), hidden, -1))
             out[top : top + _NETWORKS, left : left + _COLUMNS] = outputs[:, 0]
     return out.add_(offset).numpy()

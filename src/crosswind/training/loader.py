@@ -233,11 +233,8 @@ class TrainingRows:
                 if order.permuted and self._stage.copies is None
                 else positions
             )
-        return (
-            np.concatenate(taken),
-            np.concatenate(visits),
-            step * self._settings.batch // self._epoch,
-        )
+        epoch = step * self._settings.batch // self._epoch
+        return (np.concatenate(taken), np.concatenate(visits), epoch)
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
@@ -297,7 +294,8 @@ class TrainingRows:
             if self.environment is None:
                 return None
             return self.environment[where]
-        return self.environment[where] + on_device(values, self._device) * self._rows.visit_step[1]
+        drawn_values = on_device(values, self._device)
+        return self.environment[where] + drawn_values * self._rows.visit_step[1]
 
     def _values_at(
         self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
@@ -319,7 +317,8 @@ class TrainingRows:
         # row in the orders of several environments is seen by each of them: their visits are told
         # apart, or its noise repeats.
         assert self._rows.environment is not None
-        values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
+        drawn_codes = np.repeat(self._codes, self._shares)
+        values = (drawn_codes - self._rows.environment[rows]) // step
         return values, visits * law.shape[1] + values
 
     def _read(self, step: int, visits: _SeenRows, length: int) -> Tensor:
@@ -386,7 +385,8 @@ class TrainingRows:
         """`values` of a batch with those of the stage's `extra` examples at their places: inputs or
         labels."""
         if extra is not None and len(positions := np.flatnonzero(members >= self.n)):
-            extra_values = extra[torch.from_numpy(members[positions] - self.n)].to(self._device)
+            extra_rows = torch.from_numpy(members[positions] - self.n)
+            extra_values = extra[extra_rows].to(self._device)
             if values.is_floating_point():
                 extra_values = normalised(extra_values, values.dtype, self._settings.channels_last)
             values[on_device(positions, self._device)] = extra_values

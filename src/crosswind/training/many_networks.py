@@ -390,7 +390,10 @@ class _Feed:
         ]
         counts = [len(positions) for positions in alike.values()]
         self._shared = len(set(counts)) == 1
-        self.sets = len(counts) if self._shared else len(members)
+        if self._shared:
+            self.sets = len(counts)
+        else:
+            self.sets = len(members)
         self._spread = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
         self._batch = batch
         self._steps = steps

@@ -172,7 +172,10 @@ class Run:
             self.context.load_weights(self.snapshots[best.step])
         torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
         self.context.train(False)
-        self.context.last = self.stage if self.index >= 0 else None
+        if self.index >= 0:
+            self.context.last = self.stage
+        else:
+            self.context.last = None
         stage = self.method.stage(self.index + 1, self.context)
         if stage is None:
             if self.index < 0:

@@ -98,7 +98,10 @@ class Transform(ABC):
         from crosswind.transforms.layout import laid_out_as
 
         changed = self.apply(checked, keys)
-        as_inputs = changed if checked is inputs else changed.to(inputs.dtype).div_(255)
+        if checked is inputs:
+            as_inputs = changed
+        else:
+            as_inputs = changed.to(inputs.dtype).div_(255)
         return laid_out_as(as_inputs, inputs)
 
     @abstractmethod

@@ -17,7 +17,10 @@ CHUNK = 200_000  # values at a time: as floats they stay in a core's own cache
 def on_device(values: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
     """An array or a tensor as a tensor on the device, without waiting for it; itself where it is
     there already."""
-    tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
+    if isinstance(values, Tensor):
+        tensor = values
+    else:
+        tensor = torch.from_numpy(values)
     target = torch.device(device)
     if target.type == tensor.device.type and target.index in (None, tensor.device.index):
         return tensor

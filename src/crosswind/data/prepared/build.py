@@ -530,7 +530,10 @@ def _jpeg(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     out = io.BytesIO()
-    flat_image = image[..., 0] if image.shape[-1] == 1 else image
+    if image.shape[-1] == 1:
+        flat_image = image[..., 0]
+    else:
+        flat_image = image
     Image.fromarray(flat_image).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return out.getvalue()
 

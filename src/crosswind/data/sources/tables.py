@@ -148,7 +148,8 @@ class Table(PreparedSource):
         else:
             text = self.text or []
         inputs = [*text, *(self.numbers or []), *(self.categories or []), self.unit]
-        inputs += [self.path_column] if self.images is not None else []
+        if self.images is not None:
+            inputs += [self.path_column]
         return [name for name in rows.columns if name not in inputs]
 
     def _of_numbers(

@@ -83,7 +83,10 @@ class WildsTable:
         self, name: str, known_words: Sequence[str], values: Sequence[str] | None = None
     ) -> NDArray[np.int64]:
         """The place of each cell among the known words."""
-        cells = self[name] if values is None else list(values)
+        if values is None:
+            cells = self[name]
+        else:
+            cells = list(values)
         strange = next((row for row, word in enumerate(cells) if word not in known_words), None)
         if strange is not None:
             problem = (

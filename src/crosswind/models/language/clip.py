@@ -100,9 +100,8 @@ class Clip(Outside, Backbone):
         texts = net.text_features(prompts, words)
         # In float64, where the order of a sum does not show: a row's logits do not depend on the
         # rows beside it.
-        logits = (net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)).astype(
-            np.float32
-        )
+        similarities = net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)
+        logits = similarities.astype(np.float32)
         return logits.argmax(1).astype(np.int64), logits
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
@@ -135,9 +134,8 @@ class Clip(Outside, Backbone):
         )
 
     def _cache(self, net: _Network) -> FeatureCache:
-        return feature_cache(
-            digest(["clip", self.version, net.sha256, self.precision, self.device, self.batch])[:32]
-        )
+        key = digest(["clip", self.version, net.sha256, self.precision, self.device, self.batch])
+        return feature_cache(key[:32])
 
     def _spoken(self, class_names: Sequence[str]) -> tuple[str, ...]:
         names = self.names or {}

@@ -106,7 +106,10 @@ class FittedClassifier(nn.Module):
         x = features.detach().cpu().numpy()
         classes, codes = np.unique(labels.cpu().numpy(), return_inverse=True)
         pipeline = self._unfitted()
-        arguments = {} if weights is None else {self._weight_argument(pipeline): weights}
+        if weights is None:
+            arguments = {}
+        else:
+            arguments = {self._weight_argument(pipeline): weights}
         with _few_threads():
             try:
                 pipeline.fit(x, codes, **arguments)

@@ -408,7 +408,9 @@ def _parts_read(turns: Mapping[int, Turns], reads: frozenset[str]) -> list[int]:
 
 def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:
     """What becomes of the rows of each part of a data set."""
-    test = None if roles.test is None else quota(roles.test, "roles.test")
+    test = None
+    if roles.test is not None:
+        test = quota(roles.test, "roles.test")
     validation = quota(roles.validation, "roles.validation")
     trains = "train" in reads
     if official:

@@ -229,7 +229,10 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
         full |= over
         open_weights = np.where(full, 0.0, weights)
         n_open = number - int(sizes[full].sum())
-        open_shares = open_weights / open_weights.sum() if open_weights.any() else open_weights
+        if open_weights.any():
+            open_shares = open_weights / open_weights.sum()
+        else:
+            open_shares = open_weights
         filled = np.where(full, sizes, open_shares * n_open)
     return filled
 

@@ -677,7 +677,10 @@ def _first_short_cell(planned_set: Part) -> str:
     short = planned_set.allotment.short
     cell, (asked_rows, got) = next(iter(short.items()))
     # Shares of rows need not be whole; one decimal is as much as anybody reads.
-    asked = f"{asked_rows:.1f}".removesuffix(".0") if asked_rows >= 1 else f"{asked_rows:.2g}"
+    if asked_rows >= 1:
+        asked = f"{asked_rows:.1f}".removesuffix(".0")
+    else:
+        asked = f"{asked_rows:.2g}"
     others = len(short) - 1
     more_cells = ""
     if others:

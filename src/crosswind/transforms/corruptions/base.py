@@ -80,7 +80,10 @@ def through_jpeg(x: Tensor, quality: int) -> Tensor:
     out = np.empty_like(pixels)
     for i, image in enumerate(pixels):
         file = io.BytesIO()
-        flat_image = image if image.shape[2] == 3 else image[:, :, 0]
+        if image.shape[2] == 3:
+            flat_image = image
+        else:
+            flat_image = image[:, :, 0]
         Image.fromarray(flat_image).save(file, "JPEG", quality=quality)
         with Image.open(file) as read:
             out[i] = np.asarray(read).reshape(image.shape)

@@ -106,7 +106,9 @@ class BackTranslation(ByModel):
         """See the class."""
         heat = []
         for key in keys:
-            share = Draws(int(key)).uniform() if self.draw == "uniform" else 1.0
+            share = 1.0
+            if self.draw == "uniform":
+                share = Draws(int(key)).uniform()
             heat.append(self.temperature * share)
         out = list(texts)
         for way, (network, tokenizer) in zip(("there", "back"), self._loaded(), strict=True):

@@ -46,7 +46,11 @@ class RandomReplacement(Transform):
     )
 
     def __post_init__(self) -> None:
-        words: object = bundled_words() if self.vocabulary == "bundled" else self.vocabulary
+        words: object
+        if self.vocabulary == "bundled":
+            words = bundled_words()
+        else:
+            words = self.vocabulary
         field = f"{self.title}.vocabulary"
         if (
             isinstance(words, str)
