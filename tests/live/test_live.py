@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
 
 from crosswind.cli.main import _status
@@ -159,7 +160,17 @@ def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
     assert 'crosswind_runs{study="live",status="finished"} 4.0' in lines
     assert 'crosswind_failed_runs{study="live",cause="disk"} 2.0' in lines
     assert 'crosswind_method_runs{study="live",method="erm",status="finished"} 4.0' in lines
+    with Store.open(mixed) as store, store.transaction() as connection:
+        of_fits = sa.select(sa.func.sum(runs.c.seconds), sa.func.count(runs.c.seconds))
+        seconds, number = connection.execute(of_fits.where(runs.c.kind == "fit")).one()
+    assert number == 8 and seconds > 0
+    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
+    assert values['crosswind_job_seconds_sum{kind="fit"}'] == pytest.approx(seconds)
+    assert values['crosswind_job_seconds_count{kind="fit"}'] == number
+    assert "# TYPE crosswind_job_seconds summary" in lines
     for name in {line.split("{")[0] for line in samples}:
+        if name in ("crosswind_job_seconds_sum", "crosswind_job_seconds_count"):
+            continue
         assert f"# TYPE {name} gauge" in lines and any(
             line.startswith(f"# HELP {name} ") for line in lines
         )
@@ -310,11 +321,24 @@ def test_the_page_follows_a_run_in_a_browser(tmp_path: Path) -> None:
             cells = page.locator("#heat-accuracy tbody td").all_inner_texts()
             assert len(cells) == 4 and all(cell.endswith("(6)") for cell in cells)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert run.wait(60) == 0
+            # More seeds, each of whose runs is ended by the limit: failures appear on the same page.
+            more = ["--set", "seeds=7", "--set", "time_limit=0.0001"]
+            run = subprocess.Popen(
+                [*command, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            page.wait_for_function(
+                "document.getElementById('summary').textContent.includes('4 failed')"
+            )
+            (row,) = page.locator("#failures tbody tr").all_inner_texts()
+            assert row.startswith("4") and "time limit" in row
+            assert page.locator("#no-failures").is_hidden()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
             assert messages == []
             violations = Axe().run(page).response["violations"]
             assert [(rule["id"], rule["nodes"][0]["html"][:100]) for rule in violations] == []
             chromium.close()
-        assert run.wait(60) == 0
+        assert run.wait(60) == 1  # some runs failed
     finally:
         if run is not None and run.poll() is None:
             run.kill()

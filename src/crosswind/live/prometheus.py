@@ -11,7 +11,8 @@ Samples = list[tuple[dict[str, str], float]]
 
 
 def exposition(state: Mapping[str, Any]) -> str:
-    """The metrics of a state that `LiveStudy.look` gave; gauges, since a store may lose runs."""
+    """The metrics of a state that `LiveStudy.look` gave; gauges, since a
+    store may lose runs, and one summary of seconds."""
     return "".join(f"{line}\n" for line in _lines(state))
 
 
@@ -64,6 +65,12 @@ def _lines(state: Mapping[str, Any]) -> Iterator[str]:
         for labels, value in samples:
             written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
             yield f"{name}{{{written}}} {float(value)!r}"
+    name = "crosswind_job_seconds"
+    yield f"# HELP {name} Seconds of the jobs of the store that ended, by kind."
+    yield f"# TYPE {name} summary"
+    for kind, ended in state["job_seconds"].items():
+        yield f'{name}_sum{{kind="{_escaped(kind)}"}} {float(ended["seconds"])!r}'
+        yield f'{name}_count{{kind="{_escaped(kind)}"}} {float(ended["number"])!r}'
 
 
 def _by_label(

@@ -2,7 +2,7 @@
 and learning curves.
 
 What grows with the study is read once and then only what is new: labels when the plan changes,
-scores after the last one that was seen (SQLite). A look at 100,000 runs stays under a second.
+scores after the last one that was seen (SQLite). What a look takes: docs/guides/cluster.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ CURVE_POINTS = 200
 SCORE_SECONDS = 30.0
 """Between two looks at the scores of a database that does not number them (PostgreSQL)."""
 
+ENDED_SECONDS = 10.0
+"""Between two looks at which fits ended last."""
+
 Pair = tuple[str, str]
 """A method and a shift."""
 
@@ -55,6 +58,8 @@ class LiveStudy:
         self._listed = -1
         self._scored_row = 0
         self._scored_at = -math.inf
+        self._ended_at = -math.inf
+        self._last_ended: list[str] = []
         self._forget_scores()
 
     def look(self) -> dict[str, Any]:
@@ -71,7 +76,8 @@ class LiveStudy:
         if len(self._by_run["accuracy"]) > done:  # results were taken back
             self._scored_row = 0
             self._read_scores()
-        rate = self._rate(read_at)
+        ended = self._ended(read_at)
+        rate = self._rate(read_at, ended)
         remaining = total - done - counts["failed"]
         return {
             "study": self._study,
@@ -86,8 +92,9 @@ class LiveStudy:
             "runs_per_hour": 3600 * rate,
             "methods": _by_label(by_pair, 0),
             "shifts": _by_label(by_pair, 1),
+            "job_seconds": _seconds_by_kind(ended),
             "failures": self._failures(),
-            "workers": self._workers(live, read_at),
+            "workers": self._workers(live, read_at, ended),
             "running": self._running(live, read_at),
             "heat": self._heat(),
             "curves": self._curves(live),
@@ -166,7 +173,11 @@ class LiveStudy:
         by_pair: dict[Pair, Counter[str]] = {
             pair: Counter() for pairs in self._pairs.values() for pair in pairs
         }
-        for key, status, driver in self._read(query):
+        with self._store.transaction() as connection:
+            # As the client of the database gives them: rows of sqlalchemy take twice as long.
+            cursor = connection.execute(query).cursor
+            statuses = [] if cursor is None else cursor.fetchall()
+        for key, status, driver in statuses:
             pairs = self._pairs.get(key)
             if pairs is None:
                 continue
@@ -196,7 +207,9 @@ class LiveStudy:
             for (reason, cause), keys in ordered[:FAILURES]
         ]
 
-    def _workers(self, live: set[str], read_at: float) -> list[dict[str, Any]]:
+    def _workers(
+        self, live: set[str], read_at: float, ended: Sequence[Any]
+    ) -> list[dict[str, Any]]:
         """The drivers of the store: where they are, since when they were heard, what they have, and
         the share of the last minutes in which their workers were at work."""
         with self._store.transaction() as connection:
@@ -208,13 +221,10 @@ class LiveStudy:
             )
             by_driver = connection.execute(active.group_by(runs.c.driver)).all()
             running = {driver: int(number) for driver, number in by_driver}
-            recent = sa.select(runs.c.driver, runs.c.worker, sa.func.sum(runs.c.seconds)).where(
-                runs.c.kind == "fit", runs.c.finished > read_at - RATE_SECONDS
-            )
-            busy = list(connection.execute(recent.group_by(runs.c.driver, runs.c.worker)))
         load: dict[str, list[float]] = defaultdict(list)
-        for driver, _, seconds in busy:
-            load[driver].append(min(1.0, float(seconds or 0.0) / RATE_SECONDS))
+        for job in ended:
+            if job.kind == "fit" and job.lately:
+                load[job.driver].append(min(1.0, float(job.late_seconds) / RATE_SECONDS))
         return [
             {
                 "driver": row.id,
@@ -247,18 +257,38 @@ class LiveStudy:
             for row in rows[:RUNNING]
         ]
 
-    def _rate(self, read_at: float) -> float:
-        """Runs a second, of those that ended in the last minutes."""
+    def _ended(self, read_at: float) -> Sequence[Any]:
+        """Jobs of the store that ended, by kind, driver and worker: how many and their seconds, in
+        all and in the last minutes. One pass over the table, which is what a look takes longest
+        for."""
         since = read_at - RATE_SECONDS
-        finished = sa.select(sa.func.count(), sa.func.min(runs.c.started)).where(
-            runs.c.kind == ROWS, runs.c.status.in_(DONE), runs.c.finished > since
+        is_late = runs.c.finished > since
+        query = sa.select(
+            runs.c.kind,
+            runs.c.driver,
+            runs.c.worker,
+            sa.func.count(runs.c.seconds).label("number"),
+            sa.func.coalesce(sa.func.sum(runs.c.seconds), 0.0).label("seconds"),
+            sa.func.count(sa.case((is_late, 1))).label("lately"),
+            sa.func.coalesce(sa.func.sum(sa.case((is_late, runs.c.seconds))), 0.0).label(
+                "late_seconds"
+            ),
+            sa.func.count(sa.case((is_late & runs.c.status.in_(DONE), 1))).label("late_done"),
+            sa.func.min(sa.case((is_late & runs.c.status.in_(DONE), runs.c.started))).label(
+                "first_start"
+            ),
         )
-        with self._store.transaction() as connection:
-            number, first_start = connection.execute(finished).one()
-        if not number:
+        return list(self._read(query.group_by(runs.c.kind, runs.c.driver, runs.c.worker)))
+
+    def _rate(self, read_at: float, ended: Sequence[Any]) -> float:
+        """Runs a second, of those that ended in the last minutes."""
+        rows = [job for job in ended if job.kind == ROWS and job.late_done]
+        if not rows:
             return 0.0
-        begun = max(since, float(first_start if first_start is not None else since))
-        return float(number) / max(1.0, read_at - begun)
+        since = read_at - RATE_SECONDS
+        starts = [float(job.first_start) for job in rows if job.first_start is not None]
+        begun = max(since, min(starts, default=since))
+        return float(sum(job.late_done for job in rows)) / max(1.0, read_at - begun)
 
     def _heat(self) -> dict[str, Any]:
         """The mean score of the runs of each method under each shift so far, by metric."""
@@ -294,20 +324,21 @@ class LiveStudy:
         running = sa.select(runs.c.key, runs.c.driver).where(
             runs.c.kind == "fit", runs.c.status == "running"
         )
-        ended = (
+        last_ended = (
             sa.select(runs.c.key)
             .where(runs.c.kind == "fit", runs.c.status.in_(DONE))
             .order_by(runs.c.finished.desc(), runs.c.key)
             .limit(CURVES)
         )
+        if time.monotonic() - self._ended_at >= ENDED_SECONDS:
+            self._last_ended = [row.key for row in self._read(last_ended)]
+            self._ended_at = time.monotonic()
         out = self._store.out
         files = []
         for row in self._read(running):
             if row.driver in live:
                 files.append((row.key, checkpoint_folder(out, row.key) / "state.safetensors"))
-        files += [
-            (row.key, artifact_folder(out, row.key) / "history.json") for row in self._read(ended)
-        ]
+        files += [(key, artifact_folder(out, key) / "history.json") for key in self._last_ended]
         histories = [(key, history) for key, file in files if (history := _history(file))]
         titles = self._titles([key for key, _ in histories[:CURVES]])
         return [
@@ -354,6 +385,16 @@ def _by_label(by_pair: Mapping[Pair, Counter[str]], place: int) -> list[dict[str
         {"name": name, "total": tally.total(), **{status: tally[status] for status in STATUSES}}
         for name, tally in counts.items()
     ]
+
+
+def _seconds_by_kind(ended: Sequence[Any]) -> dict[str, dict[str, float]]:
+    """The number and the seconds of the jobs of the store that ended, by kind."""
+    by_kind: dict[str, dict[str, float]] = {}
+    for job in ended:
+        entry = by_kind.setdefault(str(job.kind), {"number": 0, "seconds": 0.0})
+        entry["number"] += int(job.number)
+        entry["seconds"] += float(job.seconds)
+    return by_kind
 
 
 def _history(file: Path) -> list[dict[str, Any]]:
