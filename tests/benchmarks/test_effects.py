@@ -47,7 +47,7 @@ FOUND = records()
 
 def subjects() -> set[str]:
     methods = {
-        known.name for known in listing("methods") if known.module.startswith("crosswind.")
+        method.name for method in listing("methods") if method.module.startswith("crosswind.")
     } - {"erm"}
     return methods | set(OTHERS)
 

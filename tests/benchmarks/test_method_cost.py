@@ -24,7 +24,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_method_has_a_demand_and_figures(program: ModuleType) -> None:
-    names = {known.name for known in listing("methods")}
+    names = {method.name for method in listing("methods")}
     assert set(PLAIN) == names
     record = json.loads((FOLDER / "results" / "method-cost.json").read_text(encoding="utf-8"))
     assert set(record["results"]) == set(record["files"]) == names and {"cpu", "torch"} <= set(

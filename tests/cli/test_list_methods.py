@@ -35,7 +35,7 @@ def test_every_row_of_the_papers_tables_is_listed_with_its_facts(
     text = said(["list", "methods"], capsys)
     rows = json.loads(said(["list", "methods", "--json"], capsys))
     names = {row["name"] for row in rows}
-    assert len(rows) >= 21 and names >= PAPERS | {known.name for known in listing("methods")}
+    assert len(rows) >= 21 and names >= PAPERS | {method.name for method in listing("methods")}
     assert {row["kind"] for row in rows} == {"method", "augmentation", "architecture"}
     lines = text.splitlines()
     assert lines[0].split() == COLUMNS and max(map(len, lines)) <= 200

@@ -35,7 +35,7 @@ STUDY = {
 }
 
 
-class Seen(HTMLParser):
+class PageWords(HTMLParser):
     """The words of a page, its tags, and whether every tag that is opened is closed."""
 
     def __init__(self, text: str) -> None:
@@ -59,16 +59,16 @@ def test_a_split_shows_the_rows_of_every_cell() -> None:
     digits = cw.load("digits", size=8)
     shift = cw.SpuriousCorrelation("ink", counterexamples=0.1)
     split = cw.split(digits, "half", ["ink"], shift, draw={"total": 60}, groups=["ink"])
-    shown = Seen(split._repr_html_())
+    shown = PageWords(split._repr_html_())
     assert shown.tags.count("tr") == 1 + 1 + 6 and "half=0-4, ink=red" in shown.words
     assert f"\nall\n{len(split.train)}\n" in shown.words.replace("\n\n", "\n")
 
 
 def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path) -> None:
-    planned = Seen(cw.plan({**STUDY, "name": "shown"})._repr_html_())
+    planned = PageWords(cw.plan({**STUDY, "name": "shown"})._repr_html_())
     assert "Study shown: 8 runs" in planned.words and planned.tags.count("tr") == 1 + 2
     study_results = cw.run_study({**STUDY, "name": "shown"}, tmp_path / "out")
-    shown = Seen(study_results._repr_html_())
+    shown = PageWords(study_results._repr_html_())
     assert "What each shift costs" in shown.words and shown.tags.count("table") == 2
     report = cw.report(tmp_path / "out")
     assert report._repr_html_() == study_results._repr_html_() and str(report) == str(study_results)
@@ -81,7 +81,7 @@ def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path)
 
 
 def test_names_are_escaped_and_long_tables_are_cut() -> None:
-    shown = Seen(
+    shown = PageWords(
         html.table("<b>title", ["a & b"], [[f"<script>{i}"] for i in range(100)])
         + html.points("<u>", ["<i>"])
         + html.line("<p>")

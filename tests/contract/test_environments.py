@@ -17,29 +17,29 @@ from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
 FACTS = [
-    item
-    for item in listing("methods")
-    if item.module.startswith("crosswind.") and item.needs and item.needs.environments
+    method
+    for method in listing("methods")
+    if method.module.startswith("crosswind.") and method.needs and method.needs.environments
 ]
-NAMES = [item.name for item in FACTS]
+NAMES = [fact.name for fact in FACTS]
 # Those that can do with a single environment: they then say so, at planning and with their numbers.
 SINGLE = [
-    item.name
-    for item in listing("methods")
-    if item.module.startswith("crosswind.")
-    and item.needs
-    and item.needs.sampler == "per-environment"
-    and not item.needs.environments
+    method.name
+    for method in listing("methods")
+    if method.module.startswith("crosswind.")
+    and method.needs
+    and method.needs.sampler == "per-environment"
+    and not method.needs.environments
 ]
 # Those that align environments, and so can erase the label.
 EVEN = [
-    item.name for item in FACTS if item.needs and item.needs.sampler == "per-environment"
+    fact.name for fact in FACTS if fact.needs and fact.needs.sampler == "per-environment"
 ] + SINGLE
 # A switch must come before the last of 12 steps.
 METHODS: dict[str, dict[str, Any]] = {
-    item.name: {**QUICK.get(item.name, {}), **dict.fromkeys(item.needs.switches, 6)}
-    for item in FACTS
-    if item.needs
+    fact.name: {**QUICK.get(fact.name, {}), **dict.fromkeys(fact.needs.switches, 6)}
+    for fact in FACTS
+    if fact.needs
 }
 METHODS |= {name: {} for name in SINGLE}
 SC = {"type": "spurious-correlation", "attribute": "ink"}
@@ -130,7 +130,7 @@ def test_environments_tied_to_the_class_are_warned_of(name: str) -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [item for item in FACTS if item.needs and item.needs.switches],
+    [fact for fact in FACTS if fact.needs and fact.needs.switches],
     ids=lambda item: item.name,
 )
 def test_default_switch_is_reached_in_a_short_run(item: Facts) -> None:

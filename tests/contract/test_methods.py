@@ -19,8 +19,8 @@ from crosswind.methods.erm import ERM
 from crosswind.testing import Check, method_checks
 
 FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.")]
-NAMES = [item.name for item in FACTS]
-LIMITED = [item.name for item in FACTS if item.limit is not None and item.limit.equals]
+NAMES = [fact.name for fact in FACTS]
+LIMITED = [fact.name for fact in FACTS if fact.limit is not None and fact.limit.equals]
 # name -> what `world.run` is called with, where the perceptron or twelve steps do not serve; the
 # reason beside it
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -54,7 +54,7 @@ def tried(name: str, method: Method | None = None, **changes: Any) -> Any:
 def test_the_sweep_finds_the_methods() -> None:
     assert len(NAMES) >= 5 and {"erm", "groupdro", "irm", "deepcoral", "dann"} <= set(NAMES)
     assert (
-        sum(not known.limit.equals for known in FACTS if known.limit) <= 9
+        sum(not fact.limit.equals for fact in FACTS if fact.limit) <= 9
     )  # lora: its base is frozen; wise-ft: its base is the best of a run
 
 

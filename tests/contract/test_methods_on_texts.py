@@ -139,9 +139,9 @@ def test_all_others_train_and_change_what_is_trained(
     if model in ("transformer", "probe"):
         write_encoder(Path(study["models"]["transformer"]["path"]))
     fitting = [
-        known
-        for known in METHODS
-        if known.name not in REFUSED or (known.name in NUMBERS and model == "probe")
+        method
+        for method in METHODS
+        if method.name not in REFUSED or (method.name in NUMBERS and model == "probe")
     ]
     study_of_one = {
         **study,

@@ -24,14 +24,14 @@ FACTS = [
     if item.module.startswith("crosswind.")
     and (item.built is None or (item.built.trained and item.built.gradient))
 ]
-NAMES = [item.name for item in FACTS]
+NAMES = [fact.name for fact in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
 NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
 
 def form_of(name: str) -> Form:
-    form = next(known for known in FACTS if known.name == name).built
+    form = next(fact for fact in FACTS if fact.name == name).built
     assert form is not None, "declare how it is built"
     return form
 
@@ -40,7 +40,7 @@ def defaults(name: str, **changes: Any) -> dict[str, Any]:
     return {
         **{
             known.name: known.default
-            for known in next(known for known in FACTS if known.name == name).knobs
+            for known in next(fact for fact in FACTS if fact.name == name).knobs
         },
         **changes,
     }

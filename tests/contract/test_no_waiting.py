@@ -60,7 +60,7 @@ def test_no_step_waits_for_the_device(name: str) -> None:
     assert steps(name, made(name)) == 3
 
 
-class Asking(ERM):
+class WaitingERM(ERM):
     """ERM that reads its loss at every step."""
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
@@ -78,7 +78,7 @@ class Choosing(ERM):
         return Loss(modules["model"](batch.x[is_first]).square().mean())
 
 
-@pytest.mark.parametrize("method", [Asking(), Choosing()])
+@pytest.mark.parametrize("method", [WaitingERM(), Choosing()])
 def test_a_step_that_waits_is_found(method: Method) -> None:
     with pytest.raises((RuntimeError, NotImplementedError)):
         steps("erm", method)

@@ -86,8 +86,10 @@ def test_the_requirements_of_the_wheel_leave_room_beside_other_packages(built: P
         (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
         metadata = Parser().parsestr(wheel.read(name).decode())
     requirements = metadata.get_all("Requires-Dist", [])
-    assert len(requirements) > 20 and not [one for one in requirements if "==" in one.split(";")[0]]
-    torch = next(one for one in requirements if re.match(r"torch\b", one))
+    assert len(requirements) > 20 and not [
+        requirement for requirement in requirements if "==" in requirement.split(";")[0]
+    ]
+    torch = next(requirement for requirement in requirements if re.match(r"torch\b", requirement))
     assert ">=2.6" in torch and "<3" in torch
 
 

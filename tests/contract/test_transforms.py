@@ -54,7 +54,7 @@ def test_all_are_found() -> None:
     assert not set(MUST_BE.split()) - set(NAMES)
     # Whatever is in the room and is no transform of images says so by its kind; nothing is left out
     # here without a word.
-    assert {known.kind for known in listing("transforms")} == {"transform"}
+    assert {transform.kind for transform in listing("transforms")} == {"transform"}
     for name in NAMES:
         assert issubclass(load("transforms", name), Transform)
 

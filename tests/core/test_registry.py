@@ -49,7 +49,7 @@ def test_a_class_of_the_running_program_is_listed_and_a_second_one_refused() -> 
         amount: float = knob(0.5, domain="[0, 1]", search=log(0.1, 1), source="here")
 
     try:
-        assert "of-this-test" in [known.name for known in registry.listing("transforms")]
+        assert "of-this-test" in [transform.name for transform in registry.listing("transforms")]
         assert registry.load("transforms", "of-this-test") is First
         assert registry.facts("transforms", "of-this-test").knobs[0].search == log(0.1, 1)
         with pytest.raises(InputError, match="already registered"):

@@ -162,7 +162,7 @@ def test_a_certain_value_is_always_drawn_and_no_mass_is_refused() -> None:
             visit_values(np.array(law), np.arange(1), 0, 0)
 
 
-TRANSFORMS = [item.name for item in listing("transforms")]
+TRANSFORMS = [transform.name for transform in listing("transforms")]
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -197,7 +197,7 @@ def test_a_value_may_name_its_own_transform_and_draw_one_of_several_settings() -
     }
     mixed = DerivedAttribute("environment", tuple(values), "", tuple(values.values()))
     assert mixed.transforms == ("gaussian-noise", "rotate", "brightness")
-    assert [len(some) for some in mixed.options] == [1, 5, 3]
+    assert [len(option) for option in mixed.options] == [1, 5, 3]
     data = derive(Digits().load(), mixed)
     rows = np.arange(data.n_base)
     keys, plain = evaluation_keys(data.ids[rows], np.ones(len(rows), int)), data.inputs(rows)

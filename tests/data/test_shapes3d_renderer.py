@@ -131,10 +131,11 @@ def test_a_view_is_the_same_alone_and_among_others() -> None:
     colors = draw.integers(0, 256, (3, 40, 3), dtype=np.uint8)
     together = drawn_rooms(views, *colors, 32)
     alone = [
-        drawn_rooms(views[i : i + 1], *(part[i : i + 1] for part in colors), 32) for i in range(40)
+        drawn_rooms(views[i : i + 1], *(color[i : i + 1] for color in colors), 32)
+        for i in range(40)
     ]
     assert np.array_equal(together, np.concatenate(alone))
-    assert drawn_rooms(views[:0], *(part[:0] for part in colors), 32).shape == (0, 32, 32, 3)
+    assert drawn_rooms(views[:0], *(color[:0] for color in colors), 32).shape == (0, 32, 32, 3)
 
 
 def test_views_are_the_same_on_every_machine() -> None:

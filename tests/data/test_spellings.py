@@ -414,7 +414,7 @@ def test_an_audit_leaves_out_what_may_be_one_and_says_so() -> None:
     ]
     more = [{**side, "light": [("day", "night")[i // 4 % 2] for i in range(N)]} for side in sides]
     found = cw.audit(*more, "bird")
-    assert "place" not in [item.name for item in found.attributes]
+    assert "place" not in [attribute.name for attribute in found.attributes]
     assert any(
         name == "place" and "'Sea' and 'sea' may be one value" in why for name, why in found.skipped
     )

@@ -185,7 +185,7 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
     met: list[int] = []
 
     @dataclasses.dataclass(frozen=True)
-    class Spy(Estimator):
+    class LabelSpy(Estimator):
         """Looks for labels."""
 
         resamples = 2
@@ -214,7 +214,7 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
 
     labels = target.label
     assert not np.array_equal(labels, target.answers.answer)
-    assert isinstance(estimated(Spy(), source, target.answers), Estimate)
+    assert isinstance(estimated(LabelSpy(), source, target.answers), Estimate)
     assert len(met) == 4 and min(met) >= 4, (
         "once, twice of other rows, and of the source: its labels, answers and logits of both"
     )
@@ -223,11 +223,11 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
         Predictions(np.arange(37), labels, labels, target.answers.answer, target.answers.logits),
     ):
         with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
-            estimated(Spy(), source, mine)  # type: ignore[arg-type]
+            estimated(LabelSpy(), source, mine)  # type: ignore[arg-type]
     smuggled = dataclasses.replace(target.answers)
     object.__setattr__(smuggled, "label", labels)
     with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
-        estimated(Spy(), source, smuggled)
+        estimated(LabelSpy(), source, smuggled)
 
 
 # -- input that is not usable ----------------------------------------------------------------------

@@ -306,7 +306,7 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_estimator_without_an_interval_says_why() -> None:
-    every = [load("estimators", known.name) for known in listing("estimators")]
+    every = [load("estimators", estimator.name) for estimator in listing("estimators")]
     direct = [known for known in every if issubclass(known, Estimator)]
     assert len(direct) == 8 and all(known.resamples or known.no_rows_interval for known in direct)
     assert sum(not known.no_pool_interval for known in direct) >= 3

@@ -53,7 +53,7 @@ def pictures(n: int = 10) -> Tensor:
     return torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(3)) * 1.6 - 0.8
 
 
-class Asked:
+class StageContext:
     """What `stage` needs of the loop, on ten pictures whose classes take turns."""
 
     def __init__(self, info: Info = INFO) -> None:
@@ -133,7 +133,7 @@ def test_copies_are_harder_and_those_of_me_ada_less_sure() -> None:
 def test_rows_become_twice_and_four_times_as_many() -> None:
     """Of 10 rows in batches of 4: phase 2 trains on 20, the rest on 40, and the second copies are
     those of all 20, in order."""
-    context = Asked()
+    context = StageContext()
     method = ADA()
     first = method.stage(0, context)  # type: ignore[arg-type]
     assert first == Stage("phase 1", steps=10, stop=False)
@@ -182,7 +182,7 @@ def test_rows_become_twice_and_four_times_as_many() -> None:
 def test_the_phases_and_the_rest_are_the_runs_steps(
     share: float, steps: int, lengths: list[int]
 ) -> None:
-    context = Asked(replace(INFO, steps=steps))
+    context = StageContext(replace(INFO, steps=steps))
     stage_steps = []
     for index in range(3):
         stage = ADA(share=share).stage(index, context)  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
     wrong = replace(sets, train=replace(sets.train, label=flipped))
     extras_seen: list[Examples] = []
 
-    class Seen(Adversarial):
+    class RecordedAdversarial(Adversarial):
         registered_name = "seen"
         limit = ADA.limit
 
@@ -228,7 +228,7 @@ def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
                 extras_seen.append(stage.extra)
             return stage
 
-    run(Seen(), wrong, steps=20)
+    run(RecordedAdversarial(), wrong, steps=20)
     assert [len(entry_seen.y) for entry_seen in extras_seen] == [60, 180]
     assert extras_seen[1].y.tolist() == flipped.tolist() * 3
 
@@ -267,7 +267,7 @@ def test_pictures_and_their_copies_are_shown(name: str) -> None:
 
 
 def test_shown_pictures_are_of_each_class_in_turn() -> None:
-    context = Asked()
+    context = StageContext()
     context.y = torch.tensor([0] * 7 + [1] * 3)
     context.last = ADA().stage(0, context)  # type: ignore[arg-type, assignment]
     ADA().stage(1, context)  # type: ignore[arg-type]

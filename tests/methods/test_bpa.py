@@ -20,7 +20,7 @@ from crosswind.studies.spec import study_from
 from crosswind.training.settings import TrainingSettings, base_settings
 
 
-class Given(torch.nn.Module):
+class IdentityNetwork(torch.nn.Module):
     """Answers x itself, so that losses are chosen by the test."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def batch(losses: list[float], ids: list[int], step: int = 0) -> Batch:
     return Batch(logits_of(losses), y, torch.tensor(ids), y, y, step=step)
 
 
-MODULES = {"model": Given()}
+MODULES = {"model": IdentityNetwork()}
 
 
 def test_before_every_row_was_drawn_weights_go_by_sizes_alone() -> None:

@@ -26,7 +26,7 @@ NOBODY_KNOWS = (
 )
 
 
-class Plain(nn.Module):
+class CausirlNetwork(nn.Module):
     """The inputs are the features, and the logits too."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def found(method: Any, given: Batch, counts: tuple[int, ...] = (20, 20)) -> Loss
     state = method.state(
         Info(InputSpec.image(8, 8, 3), 2, sum(counts) or 40, environment_counts=counts)
     )
-    return method.loss({"model": Plain()}, given, state)  # type: ignore[no-any-return]
+    return method.loss({"model": CausirlNetwork()}, given, state)  # type: ignore[no-any-return]
 
 
 def put(monkeypatch: pytest.MonkeyPatch, drawn: list[int]) -> None:

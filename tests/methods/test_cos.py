@@ -166,15 +166,15 @@ def test_pairs_by_view_train_apart_from_their_limit_and_to_it_at_weight_0(name: 
 
 @ALL
 def test_a_run_by_view_that_is_stopped_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    class StopHere(Exception):
+    class StopAtFirstStep(Exception):
         pass
 
     def stop(event: dict[str, Any]) -> None:
-        raise StopHere
+        raise StopAtFirstStep
 
     method = made(name, pairs="instance", crop=0.5, flip=0.5)
     uninterrupted = trained(method)
-    with pytest.raises(StopHere):
+    with pytest.raises(StopAtFirstStep):
         trained(method, checkpoint=tmp_path / "run", progress=stop)
     assert same_weights(uninterrupted, trained(method, checkpoint=tmp_path / "run"))
 

@@ -206,7 +206,7 @@ def test_rows_are_joined_by_their_translations() -> None:
     class with one value none."""
     contexts: list[Any] = []
 
-    class Seen(CycleGAN):
+    class RecordedCycleGAN(CycleGAN):
         registered_name = "seen"
 
         def stage(self, index: int, context: Any) -> Any:
@@ -215,7 +215,7 @@ def test_rows_are_joined_by_their_translations() -> None:
             return stage
 
     sets = split()
-    run(Seen(width=4, blocks=1), sets, steps=4)
+    run(RecordedCycleGAN(width=4, blocks=1), sets, steps=4)
     extra = contexts[1].extra
     assert extra.x.dtype == torch.uint8 and sorted(extra.parents.tolist()) == list(range(60))
     assert extra.y.tolist() == sets.train.label[extra.parents.numpy()].tolist()
@@ -225,7 +225,7 @@ def test_rows_are_joined_by_their_translations() -> None:
         "cells come equally often"
     )
     contexts.clear()
-    run(Seen(width=4, blocks=1, share=0.5), sets, steps=4)
+    run(RecordedCycleGAN(width=4, blocks=1, share=0.5), sets, steps=4)
     assert 15 <= len(contexts[1].extra.y) <= 45
     contexts.clear()
     keep = sets.train.group != 2
@@ -233,7 +233,7 @@ def test_rows_are_joined_by_their_translations() -> None:
         name: getattr(sets.train, name)[keep]
         for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
     }
-    run(Seen(width=4, blocks=1), with_train(sets, **changes), steps=4)
+    run(RecordedCycleGAN(width=4, blocks=1), with_train(sets, **changes), steps=4)
     assert len(contexts[1].extra.y) == 30 and set(contexts[1].extra.y.tolist()) == {0}
 
 

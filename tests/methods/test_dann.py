@@ -20,7 +20,7 @@ from crosswind.methods.functional import row_losses
 LOG3 = math.log(3.0)
 
 
-class Plain(nn.Module):
+class DannNetwork(nn.Module):
     """The inputs are the features, and the logits too."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def test_loss_by_hand() -> None:
     Constant weight 1/2: ln(4/3) - (ln 4 - ln3/2) / 2. On the ramp the weight is 0 at the start,
     times tanh(1/2) = 2/(1 + 1/e) - 1 a tenth of the way on, as good as 1 near the end.
     """
-    modules = {"model": Plain(), "discriminator": nn.Identity()}
+    modules = {"model": DannNetwork(), "discriminator": nn.Identity()}
     label, domain_loss = math.log(4 / 3), math.log(4) - LOG3 / 2
     loss = DANN(weight=0.5, schedule="constant").loss(modules, batch([LOG3, LOG3], [0, 1]), {})
     assert loss.total.item() == pytest.approx(label - domain_loss / 2)
@@ -61,7 +61,7 @@ def test_loss_by_hand() -> None:
 
 
 @dataclass
-class Spy:
+class DescentSpy:
     """A run context that takes no step and keeps what was to be descended."""
 
     modules: Modules
@@ -83,7 +83,7 @@ def test_gradient_penalty_by_hand() -> None:
     linear = nn.Linear(2, 2, bias=False).double()
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
-    spy = Spy({"model": Plain(), "discriminator": linear})
+    spy = DescentSpy({"model": DannNetwork(), "discriminator": linear})
     loss = DANN(gradient_penalty=2.0, schedule="constant").update(spy, batch([LOG3, LOG3], [0, 1]))  # type: ignore[arg-type]
     domain_loss = math.log(4) - LOG3 / 2
     assert [name for name, _ in spy.asked] == ["main", "discriminator"]
@@ -141,7 +141,7 @@ SEEN: dict[str, list[Any]] = {}
 
 
 @dataclass(frozen=True)
-class Watched(Reversal):
+class WatchedReversal(Reversal):
     """DANN, with the weights kept after every step."""
 
     registered_name = "watched"
@@ -171,7 +171,7 @@ def test_classifier_and_discriminator_train_on_every_step() -> None:
     """In DomainBed's code the classifier stands still on discriminator_steps of every 1 +
     discriminator_steps."""
     SEEN.clear()
-    run(Watched())
+    run(WatchedReversal())
     for name in ("model", "head", "discriminator"):
         weights_seen = SEEN[name]
         assert len(weights_seen) == 12
@@ -187,7 +187,13 @@ def test_discriminator_takes_its_steps_at_its_own_rate() -> None:
     moved = {}
     for steps, lr in ((1, None), (3, None), (1, 1e-5)):
         trajectories = [
-            run(Watched(steps=steps, lr=lr), steps=n, optimiser="sgd", lr=1e-4, precision="fp64")
+            run(
+                WatchedReversal(steps=steps, lr=lr),
+                steps=n,
+                optimiser="sgd",
+                lr=1e-4,
+                precision="fp64",
+            )
             for n in (0, 1)
         ]
         first, two = (trained.weights("last")["discriminator.0.weight"] for trained in trajectories)

@@ -16,7 +16,7 @@ from crosswind.methods.base import Batch, Info
 from crosswind.methods.deepcoral import DeepCORAL
 
 
-class Plain(nn.Module):
+class DeepcoralNetwork(nn.Module):
     """The inputs are the features."""
 
     def __init__(self, head: nn.Module | None = None) -> None:
@@ -51,7 +51,7 @@ def alignment(
             environment_counts=counts,
         )
     )
-    loss = method.loss({"model": Plain(head)}, aligned_batch, state)
+    loss = method.loss({"model": DeepcoralNetwork(head)}, aligned_batch, state)
     assert loss.total.item() == pytest.approx(
         float(loss.terms["classification"] + loss.terms["alignment"])
     )
@@ -110,7 +110,7 @@ def test_small_and_absent_environments_give_numbers(form: str, environment: list
     assert math.isfinite(loss) and (loss == 0.0) == zero
     method = DeepCORAL(form=form)
     state = method.state(Info(InputSpec.image(8, 8, 3), 3, 4, environment_counts=(1,) * 4))
-    method.loss({"model": Plain()}, tried_batch, state).total.backward()
+    method.loss({"model": DeepcoralNetwork()}, tried_batch, state).total.backward()
     assert tried_batch.x.grad is not None and torch.isfinite(tried_batch.x.grad).all()
 
 
@@ -150,7 +150,7 @@ def test_gradient_is_that_of_the_definition() -> None:
     tried_batch = batch(x.numpy(), environment)
     method = DeepCORAL(form="covariance")
     state = method.state(Info(InputSpec.image(8, 8, 3), 3, 3, environment_counts=(4, 4, 4)))
-    loss = method.loss({"model": Plain()}, tried_batch, state)
+    loss = method.loss({"model": DeepcoralNetwork()}, tried_batch, state)
     ours = torch.autograd.grad(
         loss.total - nn.functional.cross_entropy(tried_batch.x, tried_batch.y), tried_batch.x
     )[0]

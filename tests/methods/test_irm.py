@@ -209,14 +209,14 @@ def test_optimiser_begins_anew_at_the_switch_and_only_there() -> None:
 
 @pytest.mark.parametrize("at", [3, 4, 5])
 def test_run_stopped_about_the_switch_goes_on_with_equal_bits(at: int, tmp_path: Any) -> None:
-    class StopHere(Exception):
+    class StopAtSwitch(Exception):
         pass
 
     def stop(event: dict[str, Any]) -> None:
-        raise StopHere
+        raise StopAtSwitch
 
     method = IRM(anneal_steps=at)
-    with pytest.raises(StopHere):
+    with pytest.raises(StopAtSwitch):
         run(method, checkpoint=tmp_path / "run", progress=stop)  # after the validation at step 4
     assert same_weights(run(method), run(method, checkpoint=tmp_path / "run"))
 

@@ -26,7 +26,7 @@ from crosswind.training.settings import ModelSpec, TrainingSettings, base_settin
 WILES = JTT(fit_at=None, first=0.5)
 
 
-class Asked:
+class BaseContext:
     """What `stage` needs of the loop: labels, and logits that the base network gives."""
 
     def __init__(self, answers: list[int], y: list[int]) -> None:
@@ -54,7 +54,7 @@ def noisy(n: int = 60) -> Sets:
 def test_wrong_rows_and_not_right_rows_stand_up_times_in_an_epoch() -> None:
     """Answers (0, 1, 2, 2, 0) to labels (0, 1, 1, 2, 2): rows 2 and 4 are wrong and stand 3 times,
     the others once."""
-    context = Asked([0, 1, 2, 2, 0], [0, 1, 1, 2, 2])
+    context = BaseContext([0, 1, 2, 2, 0], [0, 1, 1, 2, 2])
     stage = JTT(up=3).stage(0, context)  # type: ignore[arg-type]
     assert isinstance(stage, Stage) and stage.copies is not None
     assert stage.copies.tolist() == [1, 1, 3, 1, 3]
@@ -70,7 +70,7 @@ def test_wrong_rows_and_not_right_rows_stand_up_times_in_an_epoch() -> None:
     loader = TrainingRows(
         replace(split().train, **first(5)), DATA, TrainingSettings(batch=24), 0, "epoch"
     )  # type: ignore[arg-type]
-    stage = JTT(up=20).stage(0, Asked([0, 0, 0, 0, 1], [0, 0, 0, 0, 0]))  # type: ignore[arg-type]
+    stage = JTT(up=20).stage(0, BaseContext([0, 0, 0, 0, 1], [0, 0, 0, 0, 0]))  # type: ignore[arg-type]
     assert stage is not None
     loader.begin(stage)
     for step in range(3):
@@ -169,7 +169,7 @@ BEGUN: dict[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
-class Watched(Method):
+class FirstStepJTT(Method):
     """JTT whose first weights of the second training are looked at."""
 
     up: int = 20
@@ -195,7 +195,7 @@ def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: 
     """Not from the first network, and not from those of seed 0."""
     from crosswind.models.build import build_model, unnamed
 
-    trajectory = run(Watched(), noisy(), seed=seed, model="small-cnn")
+    trajectory = run(FirstStepJTT(), noisy(), seed=seed, model="small-cnn")
     fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
     assert all(torch.equal(BEGUN[key], value) for key, value in fresh.items())
     assert {row["stage"] for row in trajectory.history} == {"main"} and trajectory.history[-1][

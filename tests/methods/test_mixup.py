@@ -16,7 +16,7 @@ from crosswind.methods.base import Batch, Info
 from crosswind.methods.mixup import Mixup, _partners, _symmetric_beta
 
 
-class Plain(nn.Module):
+class MixupNetwork(nn.Module):
     """The inputs are the logits; what came in is kept."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def fix(monkeypatch: pytest.MonkeyPatch, share: float, partner: list[int] | None
 
 def loss_of(tried_batch: Batch, n_environments: int = 2, **knobs: Any) -> tuple[Tensor, Tensor]:
     """The loss, and what the model was given."""
-    model, method = Plain(), Mixup(**knobs)
+    model, method = MixupNetwork(), Mixup(**knobs)
     state = method.state(
         Info(InputSpec.features(2), 2, 9, environment_counts=(3,) * n_environments)
     )
@@ -81,7 +81,7 @@ def test_labels_go_with_the_partners_images(monkeypatch: pytest.MonkeyPatch) -> 
 def test_blend_is_that_of_the_images_in_their_layout(
     monkeypatch: pytest.MonkeyPatch, layout: torch.memory_format
 ) -> None:
-    class Flat(Plain):
+    class Flat(MixupNetwork):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x).flatten(1)[:, :2]
 

@@ -29,7 +29,7 @@ class Cut(nn.Module):
         return x.detach()
 
 
-class Plain(nn.Module):
+class MmdNetwork(nn.Module):
     """The inputs are the features."""
 
     def __init__(self, head: nn.Module | None = None) -> None:
@@ -64,7 +64,7 @@ def alignment(
             environment_counts=rows or (9,) * n_environments,
         )
     )
-    loss = method.loss({"model": Plain(head)}, tried_batch, state)
+    loss = method.loss({"model": MmdNetwork(head)}, tried_batch, state)
     assert loss.total.item() == pytest.approx(
         float(loss.terms["classification"] + method.weight * loss.terms["alignment"])
     )

@@ -141,7 +141,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
     assert found.state["largest"][:3].tolist() == pytest.approx(largest, rel=1e-5)
     assert found.state["seen"].tolist() == [6, 6] and int(found.state["epoch"]) == 0
     assert found.state["hits"].sum() == sum(
-        float((one.argmax(1) == batch.y).sum()) for one in logits
+        float((logit.argmax(1) == batch.y).sum()) for logit in logits
     )
 
 
@@ -313,12 +313,12 @@ def test_a_residual_network_has_exits_of_the_published_sizes() -> None:
     )
     exits = [one for one in found["exits"].children() if isinstance(one, Exit)]
     shapes = [
-        [tuple(part.weight.shape) for part in one.modules() if isinstance(part, nn.Conv2d)]
-        for one in exits
+        [tuple(module.weight.shape) for module in exit.modules() if isinstance(module, nn.Conv2d)]
+        for exit in exits
     ]
     assert shapes == [
         [(w // 4, w, 3, 3), (w, w // 4, 3, 3), (2, w, 1, 1)] for w in (64, 128, 256, 512)
     ]
-    assert [one.gated for one in exits] == [True, True, True, False]
+    assert [exit.gated for exit in exits] == [True, True, True, False]
     first: Tensor = exits[0].gate[0].weight  # type: ignore[assignment]
     assert tuple(first.shape) == (16, 64)

@@ -304,8 +304,8 @@ def test_a_residual_network_has_an_expert_at_four_stages_of_the_published_sizes(
     )
     experts = [one for one in found["experts"].children() if isinstance(one, Expert)]
     shapes = [
-        [tuple(part.weight.shape[:2]) for part in one.ours if isinstance(part, nn.Conv2d)]
-        for one in experts
+        [tuple(layer.weight.shape[:2]) for layer in expert.ours if isinstance(layer, nn.Conv2d)]
+        for expert in experts
     ]
     assert shapes == [[(128, width), (512, 128)] for width in (64, 128, 256, 512)]
     assert isinstance(found["model"], Model) and tuple(found["gate"].weight.shape) == (4, 8)  # type: ignore[union-attr, arg-type]

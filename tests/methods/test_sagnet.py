@@ -53,7 +53,7 @@ def batch(n: int = 7) -> Batch:
 
 
 @dataclass
-class Spy:
+class GradientSpy:
     """A run context that takes no step and keeps what was to be descended, with its gradients."""
 
     modules: Modules
@@ -197,7 +197,7 @@ def test_losses_are_those_of_plain_loops(mixing: float) -> None:
     for seed in range(3):
         expected = slow(modules, batch(), mixing, seed)
         torch.manual_seed(seed)
-        spy = Spy(modules, method)
+        spy = GradientSpy(modules, method)
         found = method.update(spy, batch())  # type: ignore[arg-type]
         terms = {name: float(value) for name, value in found.terms.items()}
         assert terms == pytest.approx(
@@ -220,7 +220,7 @@ def test_even_answers_by_hand() -> None:
         with torch.no_grad():
             head.weight.zero_()
             head.bias.copy_(torch.tensor([logit, 0.0]))
-        found = method.update(Spy(modules, method), batch())  # type: ignore[arg-type]
+        found = method.update(GradientSpy(modules, method), batch())  # type: ignore[arg-type]
         assert float(found.terms["even"]) == pytest.approx(expected)
 
 
@@ -276,7 +276,7 @@ def test_each_optimiser_gets_the_gradients_of_its_own_loss() -> None:
     modules = method.modules(INFO, maker())
     given = replace(batch(), ids=torch.arange(7))
     torch.manual_seed(3)
-    spy = Spy(modules, method)
+    spy = GradientSpy(modules, method)
     method.update(spy, given)  # type: ignore[arg-type]
     assert list(spy.asked) == ["main", "style", "adversary"]
     for name, slopes in anew(modules, given, 0.7, 3).items():

@@ -112,16 +112,16 @@ def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> Non
     base = run(ERM(), model="small-cnn", steps=6).weights("last")
     seen: list[Model] = []
 
-    class Watched(UBNet):
+    class WatchedUBNet(UBNet):
         def loss(self, modules: Any, batch: Batch, state: Any) -> Any:
             seen.append(modules["model"])
             assert (
-                not any(part.training for part in modules["model"].modules())
+                not any(module.training for module in modules["model"].modules())
                 and modules["combined"].training
             )
             return super().loss(modules, batch, state)
 
-    found = run(Watched(), model="small-cnn", steps=6, base=base)
+    found = run(WatchedUBNet(), model="small-cnn", steps=6, base=base)
     assert len(seen) == 6 + 2 * found.action["looks"], "in steps, and twice at each look at them"
     kept = {f"model.{key}": value for key, value in seen[-1].state_dict().items()}
     assert all(torch.equal(value, kept[key]) for key, value in base.items()), (

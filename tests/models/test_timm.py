@@ -158,8 +158,8 @@ def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
         "stage3": (112, 14, 14),
         "stage4": (1280, 7, 7),
     }
-    norms = [part for part in model.modules() if isinstance(part, torch.nn.BatchNorm2d)]
-    assert len(norms) == 49 and {part.eps for part in norms} == {1e-3}
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    assert len(norms) == 49 and {norm.eps for norm in norms} == {1e-3}
 
 
 @slow

@@ -101,7 +101,7 @@ def test_features_are_those_of_the_library_for_every_text_alone(pooling: str) ->
 def test_a_hidden_layer_dropout_and_random_weights_are_as_the_knobs_say() -> None:
     model, x = built(hidden=7, dropout=0.3, weights=None)
     assert model.stages[-1] == "hidden" and model.width == 7 and model.features(x).shape == (5, 7)
-    shares = {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)}
+    shares = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
     assert shares == {0.3}
     published = built()[0].state_dict()
     own, again = (built(weights=None)[0].state_dict() for _ in range(2))

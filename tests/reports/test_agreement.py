@@ -523,7 +523,7 @@ def cells(raw: Raw) -> list[tuple[str, Rows]]:
         for attribute in attributes:
             sums: dict[str, dict[str, list[float]]] = {}
             for cell, count in found["cells"].items():
-                named = dict(part.split("=") for part in cell.split(", "))
+                named = dict(word.split("=") for word in cell.split(", "))
                 pair = sums.setdefault(named[label], {}).setdefault(named[attribute], [0, 0])
                 pair[0] += count["planned"]
                 pair[1] += count["realised"]

@@ -47,7 +47,7 @@ def test_the_picture_holds_every_verdict() -> None:
     )
     assert tied["r"] == pytest.approx(found.column("a0").v_difference.value, rel=1e-5)
     assert data["d1"][-1]["c"] == "y (label)"
-    sizes = {item["name"]: item["value"] for item in figure.spec["params"]}
+    sizes = {param["name"]: param["value"] for param in figure.spec["params"]}
     assert (sizes["size0"], sizes["size1"], sizes["size2"]) == (0.2, 0.15, 0.02)
     assert "a0: spurious correlation" in figure.description
 

@@ -170,7 +170,9 @@ def test_axe_finds_nothing(browser: Any, store: Path, width: int, scheme: str) -
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     open_groups(page)
     told = Axe().run(page).response
-    assert [(found["id"], found["nodes"][0]["html"][:120]) for found in told["violations"]] == []
+    assert [
+        (violation["id"], violation["nodes"][0]["html"][:120]) for violation in told["violations"]
+    ] == []
     assert len(told["passes"]) > 20
     context.close()
 

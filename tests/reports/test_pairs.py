@@ -74,7 +74,7 @@ def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_tra
     out: Path, record: StudyRecord
 ) -> None:
     assert record.behind.left_out == []
-    (item,) = (item for item in record.behind.answers if item.apart is not None)
+    (item,) = (answer for answer in record.behind.answers if answer.apart is not None)
     assert item.shift == "N" and item.apart is not None
     assert (item.apart.label, item.apart.environment) == ("digit", "environment")
     names = [str(digit) for digit in range(10)]
@@ -115,7 +115,7 @@ def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_tra
 
 
 def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
-    items = [item for item in record.behind.answers if item.apart is not None]
+    items = [answer for answer in record.behind.answers if answer.apart is not None]
     made = row_figures.apart(items)
     assert made is not None
     figure, table = made
@@ -141,7 +141,7 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
 def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
     """A row a method, a column an environment; a mean that lacks one is undefined, and so is the
     row of the network before."""
-    (item,) = (item for item in record.behind.answers if item.apart is not None)
+    (item,) = (answer for answer in record.behind.answers if answer.apart is not None)
     assert item.apart is not None and row_figures.rho_by_environment([item]) == []
     (measure,) = item.apart.measures.values()
     told = {

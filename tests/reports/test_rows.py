@@ -123,7 +123,7 @@ def test_the_rows_shown_are_those_wrong_most_often_and_look_as_they_are(
 ) -> None:
     digits = cw.load("digits", size=8)
     item = next(
-        item for item in record.behind.answers if (item.shift, item.method) == ("SC", "erm")
+        answer for answer in record.behind.answers if (answer.shift, answer.method) == ("SC", "erm")
     )
     said = answered(out, "SC", "erm")
     wrong = np.sum([(one.answer != one.label)[np.argsort(one.ids)] for one in said], axis=0)
@@ -214,7 +214,7 @@ def test_curves_are_means_of_the_histories(out: Path, record: StudyRecord) -> No
 def test_the_page_shows_them(record: StudyRecord) -> None:
     page = study_page([record], "out")
     strips = 2 * 2 * 2 * behind_rows.PER_CLASS
-    wrong = sum(len(part.examples) for item in record.behind.answers for part in item.wrong)
+    wrong = sum(len(part.examples) for answer in record.behind.answers for part in answer.wrong)
     beside_names = 2 * 2 * PICTURES
     assert page.count('src="data:image/png;base64,') == beside_names + strips + wrong
     assert wrong > 20
@@ -232,7 +232,7 @@ def test_the_page_shows_them(record: StudyRecord) -> None:
 def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> None:
     seen = 0
     for shift in ("none", "SC"):
-        items = [item for item in record.behind.answers if item.shift == shift]
+        items = [answer for answer in record.behind.answers if answer.shift == shift]
         _, table = row_figures.confusion(items)  # type: ignore[misc]
         shares = {
             (item.method, *pair): share for item in items for pair, share in item.confusion.items()
@@ -252,9 +252,9 @@ def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> No
             seen += len(found)
     figure, table = row_figures.curves(record.behind.curves, ["none", "SC"])
     points = {
-        (item.shift, item.method, "validation", step): value
-        for item in record.behind.curves
-        for step, value in item.accuracy.items()
+        (curve.shift, curve.method, "validation", step): value
+        for curve in record.behind.curves
+        for step, value in curve.accuracy.items()
     }
     assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(points)
     assert sum(row[5].count("last 3") for row in table.rows) == 4 and figure.panels == 2
@@ -400,6 +400,6 @@ def test_of_several_split_seeds_the_first_is_shown(tmp_path: Path) -> None:
     }
     record = run(study, tmp_path / "out")
     assert record.behind.left_out == []
-    assert [item.seeds for item in record.behind.answers] == [2] and [
-        item.seeds for item in record.behind.curves
+    assert [answer.seeds for answer in record.behind.answers] == [2] and [
+        curve.seeds for curve in record.behind.curves
     ] == [2]

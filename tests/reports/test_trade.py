@@ -115,7 +115,7 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
             found.setdefault((labels["shift"], labels["method"]), []).append(pair)
     answers = record.behind.answers
     items, others = (
-        [item for item in answers if (item.shift == "N") == own] for own in (True, False)
+        [answer for answer in answers if (answer.shift == "N") == own] for own in (True, False)
     )
     rates = _rates(
         {name: item for name, item in record.resolved["methods"].items() if name != "start"}
@@ -156,7 +156,7 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
 def test_methods_that_differ_in_more_than_the_rate_are_not_joined(record: StudyRecord) -> None:
     assert _rates({"a": {"training": {"lr": 0.1}}, "b": {"training": {"lr": 0.2}}}) == {}
     assert _rates({"a": {"method": "erm", "training": {"lr": 0.1}}, "b": {"method": "erm"}}) == {}
-    items = [item for item in record.behind.answers if item.shift == "N"]
+    items = [answer for answer in record.behind.answers if answer.shift == "N"]
     others = [
         item._replace(shift="M") for item in items
     ]  # a shift that shows some classes too has a figure of its own

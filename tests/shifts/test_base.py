@@ -119,7 +119,7 @@ def test_every_shift_is_described_and_read_back() -> None:
 
 
 def test_the_room_holds_these_shifts_and_their_facts_are_those_of_the_classes() -> None:
-    names = [known.name for known in listing("shifts") if known.module.startswith("crosswind.")]
+    names = [shift.name for shift in listing("shifts") if shift.module.startswith("crosswind.")]
     assert names == [
         "low-data-drift",
         "official",
@@ -132,7 +132,7 @@ def test_the_room_holds_these_shifts_and_their_facts_are_those_of_the_classes() 
     for name in names:
         cls = load("shifts", name)
         assert issubclass(cls, Shift)
-        assert [known.name for known in facts("shifts", name).knobs] == list(
+        assert [knob.name for knob in facts("shifts", name).knobs] == list(
             getattr(cls, "__dataclass_fields__", {})
         )
 

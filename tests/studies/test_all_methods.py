@@ -22,7 +22,7 @@ from crosswind.studies.store import Store
 FINE_TUNING = {"lora", "wise-ft"}
 """Methods of given weights or of linear layers, which a ResNet from scratch has not."""
 METHODS = {
-    known.name for known in listing("methods") if known.module.startswith("crosswind.")
+    method.name for method in listing("methods") if method.module.startswith("crosswind.")
 } - FINE_TUNING
 SHIFTS = {"none", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"}
 HOT = (

@@ -90,7 +90,7 @@ def test_classes_that_sort_otherwise_are_matched_by_name(probabilities: bool) ->
         assert cw.evaluate(Knower(written, probabilities), split)["test"]["accuracy"] == 1
 
 
-class Plain:
+class PlainModel:
     pass
 
 
@@ -101,7 +101,7 @@ class Plain:
         ("erm", "not str"),
         (np.zeros((9, 3)), "not ndarray"),
         ({"test": np.zeros(9)}, "not dict"),
-        (Plain(), "not Plain"),
+        (PlainModel(), "not Plain"),
         (Knower, "not the class Knower itself"),
         (torch.nn.Linear(2, 2), "is a module of torch"),
         (Knower(["x", "y", "z"], True), "has the classes"),

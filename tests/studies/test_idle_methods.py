@@ -89,7 +89,7 @@ SHORT = [(name, want.steps, want.because) for name, want in WANTED.items() if wa
 
 def test_the_methods_that_want_a_long_run_say_what_to_raise() -> None:
     assert {name for name, _, _ in SHORT} == {"beta-vae", "cyclegan", "vicreg"}
-    assert set(WANTED) <= {known.name for known in listing("methods")}
+    assert set(WANTED) <= {method.name for method in listing("methods")}
     assert all("raise" in short and steps >= 100 for _, steps, short in SHORT)
 
 

@@ -28,7 +28,7 @@ from crosswind.studies.spec import study_from
 from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, TEXT_POOL
 
-KNOWN = {known.name: known.access for known in listing("estimators")}
+KNOWN = {estimator.name: estimator.access for estimator in listing("estimators")}
 CHEAP = ["ni-eda", "ni-randomreplace"]
 PRAISE, BLAME = (
     ["good", "great", "fine", "lovely", "fun"],

@@ -268,18 +268,18 @@ def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
 def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
     run = of_kind(planned(), "fit")[-1]
 
-    class Stopped(Exception):
+    class StoppedRun(Exception):
         pass
 
     def stop_at_second(report: dict[str, Any]) -> None:
         seen.append(report)
         if len(seen) == 2:
-            raise Stopped
+            raise StoppedRun
 
     seen: list[dict[str, Any]] = []
     (tmp_path / "state").mkdir()
     whole = alone(run, tmp_path / "whole", tmp_path / "state" / "a")
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedRun):
         alone(run, tmp_path / "part", tmp_path / "state" / "b", stop_at_second)
     steps: list[int] = []
     again = alone(

@@ -31,9 +31,9 @@ OURS = [
     if item.module.startswith("crosswind.") and item.built is not None
 ]
 FITTING = [
-    item
-    for item in OURS
-    if item.built and item.built.trained and item.built.gradient and "image" in item.built.takes
+    model
+    for model in OURS
+    if model.built and model.built.trained and model.built.gradient and "image" in model.built.takes
 ]
 NAMES = [
     item.name for item in FITTING if item.built and not item.built.folders
@@ -93,7 +93,7 @@ def picture(side: int = 32, n: int = 3, channels: int = 3) -> Tensor:
 
 def test_the_sweep_knows_every_model_with_batch_norm() -> None:
     assert len(NAMES) >= 8
-    built = {known.name: known for known in listing("models") if known.name in NAMES}
+    built = {model.name: model for model in listing("models") if model.name in NAMES}
     always = {name for name, known in built.items() if known.built and known.built.norm == "batch"}
     # A norm may be a knob, which the form names: those whose default is batch norm.
     chosen = {

@@ -153,7 +153,7 @@ def test_no_step_waits_for_the_device(name: str, precision: str) -> None:
     assert steps(name, made(name), precision) == 3
 
 
-class Asking(ERM):
+class HostReadingERM(ERM):
     """ERM that reads its loss at every step."""
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
@@ -165,7 +165,7 @@ class Asking(ERM):
 
 def test_a_step_that_waits_is_found() -> None:
     with pytest.raises(RuntimeError, match="synchroniz"):
-        steps("erm", Asking(), "fp32")
+        steps("erm", HostReadingERM(), "fp32")
 
 
 # name -> the most that a level may differ from the processor's, and the share that may: crops are
@@ -345,14 +345,14 @@ def test_what_cannot_be_replayed_is_not(monkeypatch: pytest.MonkeyPatch) -> None
     for method, why in (
         (Drawing(), "the method draws on the host"),
         (Counting(), "a replayed step differed"),
-        (Asking(), "waits for the device"),
+        (HostReadingERM(), "waits for the device"),
     ):
         _, (steps,) = graphed("erm", method)
         assert not steps.replayed and why in steps.why, (method, steps.why)
     monkeypatch.setattr(
         cuda_graphs.Steps, "_watched", cuda_graphs.Steps._ordinary
     )  # what it does not see is found when it is recorded
-    _, (steps,) = graphed("erm", Asking())
+    _, (steps,) = graphed("erm", HostReadingERM())
     assert not steps.replayed and "Error" in steps.why
     recorded, (steps,) = graphed("erm", Dropping())
     assert steps.replayed

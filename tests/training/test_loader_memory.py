@@ -32,7 +32,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resident, "_private", weakref.WeakSet())
 
 
-class Counted:
+class CountedRendering:
     """The tiny world with a count of the rows that were rendered."""
 
     def __init__(self, mode: str | None = None) -> None:
@@ -83,13 +83,13 @@ def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
 def test_held_and_streamed_batches_are_the_same_bits(
     mode: str | None, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held_rows = batches(Counted(mode=mode).data)
-    shown = [predicted(Counted(mode=mode).data, resident) for resident in (True, False)]
+    held_rows = batches(CountedRendering(mode=mode).data)
+    shown = [predicted(CountedRendering(mode=mode).data, resident) for resident in (True, False)]
     monkeypatch.setattr(resident.Arena, "_room", lambda arena: max(0, rows - int(arena.held.sum())))
-    world = Counted(mode=mode)
+    world = CountedRendering(mode=mode)
     streamed = batches(world.data)
     assert world.data.cache["resident", "base"].held.sum() == min(rows, 60)
-    later = [predicted(Counted(mode=mode).data, whole) for whole in (True, False)]
+    later = [predicted(CountedRendering(mode=mode).data, whole) for whole in (True, False)]
     assert all(torch.equal(a, b) for a, b in zip(held_rows, streamed, strict=True))
     for other_batches in (shown[1], *later):
         assert len(other_batches) == len(shown[0]) and all(
@@ -99,7 +99,7 @@ def test_held_and_streamed_batches_are_the_same_bits(
 
 
 def test_a_held_row_is_rendered_once_for_all_runs_and_sets() -> None:
-    world = Counted()
+    world = CountedRendering()
     for seed in range(2):
         run(ERM(), data=world.data, seed=seed)
     rows_wanted = {*range(60), *range(90, 195)}
@@ -107,10 +107,10 @@ def test_a_held_row_is_rendered_once_for_all_runs_and_sets() -> None:
 
 
 def test_a_streamed_run_is_the_same_run() -> None:
-    held_rows = run(ERM(), data=Counted().data)
+    held_rows = run(ERM(), data=CountedRendering().data)
     gc.collect()
     with bounded(20 << 10):
-        world = Counted()
+        world = CountedRendering()
         streamed = run(ERM(), data=world.data)
     assert (
         same_weights(held_rows, streamed)
@@ -122,7 +122,7 @@ def test_a_streamed_run_is_the_same_run() -> None:
 
 
 def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
-    world = Counted()
+    world = CountedRendering()
     with bounded(0):
         rows = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
         first = rows.batch(0, 4).ids.tolist()
@@ -143,7 +143,7 @@ def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
 
 
 def test_what_was_waited_for_is_told() -> None:
-    world = Counted()
+    world = CountedRendering()
     with bounded(0):
         rows = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
         assert rows.waited == 0.0
@@ -173,7 +173,9 @@ def test_an_image_that_is_damaged_later_fails_the_run_with_its_sentence() -> Non
 
 def test_threads_that_read_end_with_their_rows() -> None:
     with bounded(0):
-        rows = TrainingRows(split().train, Counted().data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+        rows = TrainingRows(
+            split().train, CountedRendering().data, TrainingSettings(batch=16), 0, "epoch"
+        )  # type: ignore[arg-type]
         rows.batch(0, 9)
         readers = [thread for thread in threading.enumerate() if thread.name.startswith("inputs")]
         assert readers

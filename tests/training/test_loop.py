@@ -23,7 +23,7 @@ from crosswind.training.selection import RULES
 
 
 @dataclass(frozen=True)
-class Toy(Method):
+class UnregisteredERM(Method):
     """ERM that is not registered: the parent of the toys."""
 
     registered_name = "toy"
@@ -170,7 +170,7 @@ def test_bf16_is_another_arithmetic_that_learns_too() -> None:
 
 
 @dataclass(frozen=True)
-class Scripted(Toy):
+class Scripted(UnregisteredERM):
     """Answers so that validation accuracies follow a script, whatever is learned."""
 
     script: tuple[int, ...] = ()
@@ -259,7 +259,7 @@ def test_epochs_bound_the_steps() -> None:
 
 
 @dataclass(frozen=True)
-class Exploding(Toy):
+class Exploding(UnregisteredERM):
     """The loss is not a number from step 5 on."""
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
@@ -336,7 +336,7 @@ def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: s
 
 
 @dataclass(frozen=True)
-class Random(Toy):
+class Random(UnregisteredERM):
     """Adds noise to its inputs and rows to its loss by torch's own generator, in steps and before
     stages."""
 
@@ -418,7 +418,7 @@ def test_broken_checkpoint_is_one_sentence(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Switching(Toy):
+class Switching(UnregisteredERM):
     """Changes at a step."""
 
     at: int = knob(6)
@@ -568,7 +568,7 @@ def test_single_group_is_refused() -> None:
 
 
 @dataclass(frozen=True)
-class Environments(Toy):
+class Environments(UnregisteredERM):
     """Wants environments, equally in each batch."""
 
     needs = Needs(environments=True, sampler="per-environment")
@@ -600,7 +600,7 @@ def _halved(step: int, epoch: int) -> float:
 
 
 @dataclass(frozen=True)
-class Adversary(Toy):
+class Adversary(UnregisteredERM):
     """Two optimisers of their own lr and clip, two descents a step, a discriminator beside the
     model (as DANN)."""
 
@@ -678,7 +678,7 @@ def test_optimisers_are_declared_for_each_stage() -> None:
 
 def test_unknown_optimiser_is_named() -> None:
     @dataclass(frozen=True)
-    class Wrong(Toy):
+    class Wrong(UnregisteredERM):
         def update(self, context: RunContext, batch: Batch) -> Loss:
             return context.descend(
                 "generator", lambda: self.loss(context.modules, batch, context.state)
@@ -702,7 +702,7 @@ def test_two_optimisers_go_on_with_equal_bits(tmp_path: Path, step: int) -> None
 
 def test_reset_forgets_what_adam_has_gathered() -> None:
     @dataclass(frozen=True)
-    class Resetting(Toy):
+    class Resetting(UnregisteredERM):
         at: int = 6
 
         def update(self, context: RunContext, batch: Batch) -> Loss:
@@ -716,7 +716,7 @@ def test_reset_forgets_what_adam_has_gathered() -> None:
 
 
 @dataclass(frozen=True)
-class TwoStages(Toy):
+class TwoStages(UnregisteredERM):
     """Finds the rows it gets wrong, then trains on them more often in a fresh model (as JTT,
     without a base run)."""
 
@@ -796,7 +796,7 @@ def test_state_written_before_a_fresh_stage_reaches_it() -> None:
 
 def test_further_copies_of_the_model_begin_with_other_weights() -> None:
     @dataclass(frozen=True)
-    class Two(Toy):
+    class Two(UnregisteredERM):
         def modules(self, info: Any, make_model: Any) -> Modules:
             return {
                 "model": make_model(),
@@ -812,7 +812,7 @@ def test_further_copies_of_the_model_begin_with_other_weights() -> None:
 
 
 @dataclass(frozen=True)
-class Growing(Toy):
+class Growing(UnregisteredERM):
     """Appends negatives of its rows, twice (as ADA)."""
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
@@ -861,7 +861,7 @@ def test_extra_examples_go_on_with_equal_bits(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class OnBase(Toy):
+class LossWeightedOnBase(UnregisteredERM):
     """Draws rows in proportion to the base run's loss, and keeps the base's network frozen beside
     its own (as BPA, UBNet)."""
 
@@ -890,22 +890,24 @@ class OnBase(Toy):
 
 def test_base_run_is_trained_or_given() -> None:
     heard: list[int] = []
-    trajectory = run(OnBase(), progress=lambda event: heard.append(event["step"]))
+    trajectory = run(LossWeightedOnBase(), progress=lambda event: heard.append(event["step"]))
     steps = math.ceil(3 * 60 / 16)
     assert heard == [*range(2, steps + 1, 2), *([steps] if steps % 2 else []), 4, 8, 12]
     base = run(ERM(), epochs=3.0, validate_every=2)
-    assert same_weights(run(OnBase(), base=base.weights("best-id")), trajectory)
+    assert same_weights(run(LossWeightedOnBase(), base=base.weights("best-id")), trajectory)
     trained_weights = trajectory.weights("last")
     assert all(
         torch.equal(value, trained_weights[key.replace("model.", "base.")])
         for key, value in base.weights("best-id").items()
     )
-    assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), trajectory)
+    assert not same_weights(
+        run(LossWeightedOnBase(), base=run(ERM(), seed=5).weights("last")), trajectory
+    )
 
 
 def test_frozen_parameters_are_not_copied_or_saved(tmp_path: Path) -> None:
     base = run(ERM(), epochs=3.0, validate_every=2).weights("best-id")
-    trajectory = run(OnBase(), base=base, checkpoint=tmp_path / "run")
+    trajectory = run(LossWeightedOnBase(), base=base, checkpoint=tmp_path / "run")
     assert not [
         key
         for snapshot in trajectory.snapshots.values()
@@ -916,11 +918,11 @@ def test_frozen_parameters_are_not_copied_or_saved(tmp_path: Path) -> None:
 
     tensors, _ = load(tmp_path / "run") or ({}, {})
     assert tensors and not [key for key in tensors if "module/base/" in key]
-    _same(trajectory, run(OnBase(), base=base, checkpoint=tmp_path / "run"))
+    _same(trajectory, run(LossWeightedOnBase(), base=base, checkpoint=tmp_path / "run"))
 
 
 @dataclass(frozen=True)
-class Memory(Toy):
+class Memory(UnregisteredERM):
     """A running loss for every row (as PnD, BPA)."""
 
     def state(self, info: Any) -> State:
@@ -945,7 +947,7 @@ def test_state_is_kept_with_every_selected_model() -> None:
 
 
 @dataclass(frozen=True)
-class Adapting(Toy):
+class Adapting(UnregisteredERM):
     """Predicts the class by comparison with the mean brightness of the rows that share a value
     (transductive, as BN-Adapt)."""
 
@@ -988,7 +990,7 @@ def test_adapt_gets_unlabelled_rows_of_each_value() -> None:
 
 def test_stage_without_validation_hands_on_silently() -> None:
     @dataclass(frozen=True)
-    class Encoder(Toy):
+    class Encoder(UnregisteredERM):
         end: str = "last"
 
         def stage(self, index: int, context: RunContext) -> Stage | None:

@@ -34,7 +34,7 @@ class Clock:
 
 
 @dataclass
-class Reader:
+class TimedReader:
     waited: float = 0.0
 
 
@@ -67,7 +67,7 @@ def test_what_no_part_claims_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_reader_waited_is_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    meter, reader = Meter(), Reader(0.5)
+    meter, reader = Meter(), TimedReader(0.5)
     with meter.part("prepare"):
         clock.at += 2.0
         meter.watch(reader)  # it waited before it was watched, inside this part
@@ -120,17 +120,17 @@ def test_tries_add_up_and_a_base_counts_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @dataclass(frozen=True)
-class OnBase(ERM):
+class ERMOnBase(ERM):
     needs = Needs(base=Base(method="erm"))
 
 
-@pytest.mark.parametrize("method", [ERM(), OnBase()])
+@pytest.mark.parametrize("method", [ERM(), ERMOnBase()])
 def test_the_seconds_of_a_run_add_up(method: Any, tmp_path: Path) -> None:
     cost = run(method, checkpoint=tmp_path / "run").cost
     assert adds_up(cost)
     assert all(cost[f"{part_name}_seconds"] > 0 for part_name in (*PARTS, "validation"))
     assert cost["validation_seconds"] < cost["evaluation_seconds"]
-    assert cost["images"] == 12 * 16 * (2 if isinstance(method, OnBase) else 1)
+    assert cost["images"] == 12 * 16 * (2 if isinstance(method, ERMOnBase) else 1)
     busy = cost["data_seconds"] + cost["step_seconds"] + cost["waiting_seconds"]
     assert cost["images_per_second"] == pytest.approx(cost["images"] / busy)
 

@@ -150,12 +150,14 @@ def test_batches_are_of_one_size_and_few_are_held() -> None:
     """41 rows with 3 neighbours are 164 pictures: 10 batches of 16 and one of 4, filled up."""
     sizes: list[int] = []
 
-    class Seen(nn.Module):
+    class RecordingNetwork(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             sizes.append(len(x))
             return x.flatten(1)[:, :3]
 
-    neighbour_labels([Seen()], rows(), neighbour_transform("ni-erase"), SETTINGS, neighbours=3)
+    neighbour_labels(
+        [RecordingNetwork()], rows(), neighbour_transform("ni-erase"), SETTINGS, neighbours=3
+    )
     assert sizes == [16] * 11
 
 

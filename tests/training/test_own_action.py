@@ -195,7 +195,7 @@ def test_shares_are_those_of_losses_and_gradients_taken_by_hand() -> None:
     shares_seen: dict[str, Any] = {}
 
     @dataclass(frozen=True)
-    class Watched(Pulled):
+    class WatchedPull(Pulled):
         def update(self, context: RunContext, batch: Batch) -> Loss:
             if (
                 batch.step == 2
@@ -218,7 +218,7 @@ def test_shares_are_those_of_losses_and_gradients_taken_by_hand() -> None:
                 )
             return super().update(context, batch)
 
-    trajectory = run(Watched(), steps=5, validate_every=3)
+    trajectory = run(WatchedPull(), steps=5, validate_every=3)
     assert trajectory.action["looks"] == 1  # one look was enough
     assert trajectory.action["share_of_loss"] == pytest.approx(shares_seen["loss"], rel=1e-5)
     assert trajectory.action["share_of_gradient"] == pytest.approx(

@@ -115,14 +115,14 @@ def test_a_run_that_was_stopped_goes_on_with_its_schedule(tmp_path: Any) -> None
     settings = {"steps": STEPS, "schedule": "cosine", "warmup": 3, "checkpoint_seconds": 0}
     file = tmp_path / "state.safetensors"
 
-    class Stopped(Exception):
+    class StoppedFit(Exception):
         pass
 
     def stop(report: dict[str, Any]) -> None:
         if report["step"] == 8:
-            raise Stopped
+            raise StoppedFit
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedFit):
         run(ERM(), checkpoint=file, progress=stop, **settings)
     assert file.exists()
     assert same_weights(run(ERM(), checkpoint=file, **settings), run(ERM(), **settings))

@@ -15,7 +15,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.registry import listing, load
 from crosswind.transforms.sheet import DRAWS, contact_sheet, draws_of, read_picture, write_png
 
-NAMES = [item.name for item in listing("transforms")]
+NAMES = [transform.name for transform in listing("transforms")]
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ WANTED = Expected("uint8", (None, 8, 8, 3))
 PACKED = {"deflated": zipfile.ZIP_DEFLATED, "stored": zipfile.ZIP_STORED, "lzma": zipfile.ZIP_LZMA}
 
 
-class Trap:
+class PickledTrap:
     def __reduce__(self) -> tuple[object, ...]:
         return (pytest.fail, ("something was unpickled",))
 
@@ -70,7 +70,7 @@ def both(path: Path, words: str, key: str = "images", expected: Expected = WANTE
 def test_arrays_of_an_archive_are_read_whole_and_by_rows(
     packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trap = np.array([Trap()], dtype=object).dumps()
+    trap = np.array([PickledTrap()], dtype=object).dumps()
     archive = write(tmp_path / "a.npz", packed, images=IMAGES, labels=LABELS, metadata=trap)
     assert tuple(sums_of(archive)) == ("images", "labels", "metadata")
     found = read_arrays(archive, {"images": WANTED, "labels": Expected("integers", (700,))})
@@ -141,7 +141,7 @@ def test_what_is_not_expected_is_refused(tmp_path: Path) -> None:
 
 
 def test_objects_and_pickles_are_never_opened(tmp_path: Path) -> None:
-    trap = np.array([Trap()], dtype=object)
+    trap = np.array([PickledTrap()], dtype=object)
     path = tmp_path / "a.npz"
     np.savez(path, images=trap, labels=LABELS)
     both(path, "'images' holds objects, which only unpickling could read, not uint8")
@@ -542,7 +542,7 @@ def test_a_reader_that_dies_is_one_sentence(
 VALUES = np.random.default_rng(0).integers(0, 256, (103, 3, 2), dtype=np.uint8)
 
 
-class Counted:
+class CountedBlocks:
     """Gives `VALUES` in blocks, and counts what was read; fails once at block `fails`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kept: int, fails: int = -1) -> None:
@@ -565,13 +565,13 @@ def test_rows_about_in_order_are_read_once_by_several_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counted, parts = (
-        Counted(monkeypatch, 4),
+        CountedBlocks(monkeypatch, 4),
         [np.arange(start, min(start + 7, 103)) for start in range(0, 103, 7)],
     )
     for mapped in (map, ThreadPoolExecutor(4).map):
         assert np.array_equal(np.concatenate(list(mapped(counted.rows, parts))), VALUES)
         assert counted.begun > 1 or counted.read == list(range(11))
-    counted = Counted(monkeypatch, 3)
+    counted = CountedBlocks(monkeypatch, 3)
     for start in (20, 0, 30, 10, 40, 60, 50, 100, 90, 80):
         asked = np.arange(start, min(start + 10, 103))
         assert np.array_equal(counted.rows(asked), VALUES[asked])
@@ -583,7 +583,7 @@ def test_rows_about_in_order_are_read_once_by_several_threads(
 
 
 def test_a_stream_that_failed_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, 20, fails=3)
+    counted = CountedBlocks(monkeypatch, 20, fails=3)
     with pytest.raises(OSError, match="gone"):
         counted.rows(np.array([50]))
     assert np.array_equal(counted.rows(np.arange(103)), VALUES)

@@ -23,10 +23,10 @@ DATA = np.random.default_rng(0).bytes(1_000_000)
 SHA = hashlib.sha256(DATA).hexdigest()
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
 
-Answer = Callable[["Handler", int], None]
+Answer = Callable[["ScriptedHandler", int], None]
 
 
-class Handler(BaseHTTPRequestHandler):
+class ScriptedHandler(BaseHTTPRequestHandler):
     """Answers each request with the next of the server's `answers`, the last for ever; keeps what
     was asked for."""
 
@@ -53,12 +53,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def whole(handler: Handler, begin: int) -> None:
+def whole(handler: ScriptedHandler, begin: int) -> None:
     """A server that knows no Range."""
     handler.give(DATA)
 
 
-def ranged(handler: Handler, begin: int) -> None:
+def ranged(handler: ScriptedHandler, begin: int) -> None:
     if not begin:
         handler.give(DATA)
     elif begin >= len(DATA):
@@ -70,7 +70,7 @@ def ranged(handler: Handler, begin: int) -> None:
 def broken(after: int) -> Answer:
     """A server that knows Range and breaks off after so many bytes."""
 
-    def answer(handler: Handler, begin: int) -> None:
+    def answer(handler: ScriptedHandler, begin: int) -> None:
         held = DATA[begin:]
         more = {"Content_Range": f"bytes {begin}-{len(DATA) - 1}/{len(DATA)}"} if begin else {}
         handler.give(held[:after], 206 if begin else 200, len(held), **more)
@@ -91,7 +91,7 @@ class Server(ThreadingHTTPServer):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    made: Any = Server(("127.0.0.1", 0), Handler)
+    made: Any = Server(("127.0.0.1", 0), ScriptedHandler)
     made.asked, made.answers = [], [ranged]
     made.base = f"http://127.0.0.1:{made.server_address[1]}"
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
@@ -113,9 +113,9 @@ def get(original: Original, folder: Path, **more: Any) -> Path:
 
 def kept(folder: Path) -> dict[str, int]:
     return {
-        place.name: place.stat().st_size
-        for place in folder.rglob("*")
-        if place.is_file() and place.name[0] != "."
+        path.name: path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and path.name[0] != "."
     }
 
 

@@ -126,8 +126,8 @@ def test_a_name_never_leads_anywhere(tmp_path: Path) -> None:
     for name in ("a.zip", "a.tar.gz"):
         (tmp_path / name).mkdir()
         assert sorted(read(write(tmp_path / name / name, files)).values()) == [b"1", b"2", b"3"]
-        assert [place.name for place in (tmp_path / name).iterdir()] == [name]
-    assert sorted(place.name for place in tmp_path.iterdir()) == ["a.tar.gz", "a.zip"]
+        assert [path.name for path in (tmp_path / name).iterdir()] == [name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "a.zip"]
 
 
 def test_doubled_and_encrypted_members_are_refused(tmp_path: Path) -> None:

@@ -15,4 +15,4 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CROSSWIND_DATA", raising=False)
     with toys.registered():
         yield
-    assert "toy" not in [item.name for item in registry.listing("sources")]
+    assert "toy" not in [source.name for source in registry.listing("sources")]

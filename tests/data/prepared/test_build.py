@@ -55,7 +55,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory, originals: Path) -> Path:
 
 
 def left(root: Path) -> list[str]:
-    return sorted(place.name for place in root.iterdir()) if root.exists() else []
+    return sorted(path.name for path in root.iterdir()) if root.exists() else []
 
 
 def test_the_copy_holds_what_the_originals_hold(tmp_path: Path, originals: Path) -> None:

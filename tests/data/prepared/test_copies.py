@@ -67,7 +67,7 @@ def test_the_root_is_the_setting_or_the_variable_or_in_the_home(
 
 
 def test_a_truncated_copy_is_refused_and_made_anew(copy: Path, tmp_path: Path) -> None:
-    names = sorted(place.name for place in copy.iterdir() if place.name != "prepared.json")
+    names = sorted(path.name for path in copy.iterdir() if path.name != "prepared.json")
     assert len(names) >= 2
     for name in names:
         size = (copy / name).stat().st_size

@@ -66,7 +66,7 @@ def test_pictures_labels_and_parts_are_those_of_the_files(write: Write, tmp_path
     assert np.array_equal(data.inputs(np.arange(73)), images)
     rows = np.array([72, 0, 56, 55, 12, 13])
     assert np.array_equal(data.inputs(rows), images[rows])
-    assert sorted(place.name for place in tmp_path.iterdir()) in (
+    assert sorted(path.name for path in tmp_path.iterdir()) in (
         [ARCHIVE],
         [FOLDER],
         sorted(binary_files(PARTS)),

@@ -55,7 +55,7 @@ def test_pictures_and_labels_are_those_of_the_files(packed: bool, tmp_path: Path
     assert np.array_equal(data.inputs(np.arange(34)), np.concatenate([TRAIN[0], TEST[0]]))
     assert data.table.column("class").tolist() == [*TRAIN[1].tolist(), *TEST[1].tolist()]
     assert data.table.column("split").tolist() == [0] * 23 + [1] * 11
-    assert sorted(place.name for place in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         "cifar102_test.npz",
         "cifar102_train.npz",
     ]

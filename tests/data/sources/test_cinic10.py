@@ -75,7 +75,7 @@ def test_pictures_have_the_attributes_of_their_names(way: str, tmp_path: Path) -
             pool.map(lambda start: data.inputs(np.arange(start, start + 9)), range(0, 90, 9))
         )
     assert np.array_equal(np.concatenate(parts), IMAGES[order])
-    assert [place.name for place in tmp_path.iterdir() if place.name.startswith("tmp")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
 
 
 def test_grey_pictures_become_colour(tmp_path: Path) -> None:

@@ -38,11 +38,11 @@ def test_it_is_made_from_the_copy_of_mnist_and_prepares_the_same(root: str, tmp_
     assert data.name == "colored-mnist" and data.n_base == 6137 and data.image_shape == (28, 28, 3)
     assert [item.name for item in data.schema] == ["digit", "split", "color"]
     source = ColoredMnist(root=str(tmp_path), size=20)
-    assert [item.name for item in source.originals()] == [
-        item.name for item in Mnist().originals()
+    assert [original.name for original in source.originals()] == [
+        original.name for original in Mnist().originals()
     ] and len(source.originals()) == 4
     prepare(source, originals=str(Path(root) / "originals" / "mnist"), accept_totals=True)
-    assert sorted(place.name for place in tmp_path.iterdir() if not place.name.startswith(".")) == [
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == [
         "mnist-size=20"
     ]
     assert Mnist(root=str(tmp_path), size=20).load().name == "mnist"

@@ -126,7 +126,7 @@ def test_the_forms_of_one_data_set_are_the_same_rows(
         "indoors",
     )
     pixels = [data.inputs(np.arange(TRAIN)) for data in found]
-    assert all(np.array_equal(pixels[0], other) for other in pixels[1:])
+    assert all(np.array_equal(pixels[0], pixel) for pixel in pixels[1:])
 
 
 def test_a_folder_of_images_and_its_metadata(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ BAD: list[tuple[Change, dict[str, Any], str]] = [
         "'dog/pipe.png' is neither a file nor a folder",
     ),
     (
-        lambda folder: [place.unlink() for place in folder.rglob("*.*")],
+        lambda folder: [path.unlink() for path in folder.rglob("*.*")],
         {},
         "pets holds no image; each should be CLASS/FILE",
     ),
@@ -270,7 +270,7 @@ def test_a_file_that_is_no_whole_image_is_named_and_leaves_no_copy(
     with pytest.raises(DataError, match=words):
         prepare(ImageFolder(path=str(folder)), str(tmp_path / "root"))
     assert [
-        place.name for place in (tmp_path / "root").iterdir() if not place.name.startswith(".")
+        path.name for path in (tmp_path / "root").iterdir() if not path.name.startswith(".")
     ] == []
 
 

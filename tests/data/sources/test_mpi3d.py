@@ -40,7 +40,7 @@ def test_totals_are_the_whole_grid(rendering: str, rows: int, colors: int) -> No
     """6 x 6 x 2 x 3 x 3 x 40 x 40 = 1,036,800, and 4 x 4 for the real things: 460,800."""
     source = MPI3D(rendering=rendering)
     assert source.totals() == {"all": rows} and colors * colors * 28_800 == rows
-    assert [item.name for item in source.originals()] == [FILES[rendering]]
+    assert [original.name for original in source.originals()] == [FILES[rendering]]
 
 
 @pytest.mark.parametrize("packed", [True, False])

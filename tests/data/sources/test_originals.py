@@ -76,7 +76,7 @@ def mpi3d(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Case:
+class OriginalFiles:
     """How the files of a source are written, with which settings they are read, how often each is
     spoiled, and what is missed.
 
@@ -91,54 +91,59 @@ class Case:
 
 
 CASES = {
-    "mnist": Case(lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])),
-    "fashion-mnist": Case(
+    "mnist": OriginalFiles(
         lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])
     ),
-    "usps": Case(
+    "fashion-mnist": OriginalFiles(
+        lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])
+    ),
+    "usps": OriginalFiles(
         lambda folder: write_usps(folder, [drawn_digits(12, 0, 16), drawn_digits(10, 1, 16)])
     ),
-    "svhn": Case(svhn, {"extra": True}),
-    "cifar10": Case(
+    "svhn": OriginalFiles(svhn, {"extra": True}),
+    "cifar10": OriginalFiles(
         lambda folder: tar_gz(
             folder / "cifar-10-binary.tar.gz", binary_files([pictures(9, i) for i in range(6)]), "a"
         )
     ),
-    "cifar10.1": Case(cifar101, seen=False),
-    "cifar10.2": Case(cifar102),
-    "cinic10": Case(lambda folder: tar_gz(folder / "CINIC-10.tar.gz", cinic_files(), "CINIC-10")),
-    "smallnorb": Case(
+    "cifar10.1": OriginalFiles(cifar101, seen=False),
+    "cifar10.2": OriginalFiles(cifar102),
+    "cinic10": OriginalFiles(
+        lambda folder: tar_gz(folder / "CINIC-10.tar.gz", cinic_files(), "CINIC-10")
+    ),
+    "smallnorb": OriginalFiles(
         lambda folder: write_norb(
             folder, {part: norb_part(part, 60) for part in ("train", "test")}
         ),
         {"camera": "both"},
     ),
-    "shapes3d": Case(
+    "shapes3d": OriginalFiles(
         lambda folder: write_hdf5(
             folder / "3dshapes.h5", shapes3d_arrays(np.arange(0, 480_000, 6007))
         ),
         {"original": True},
         seen=False,
     ),
-    "dsprites": Case(
+    "dsprites": OriginalFiles(
         lambda folder: npz(folder, DSPRITES, **dsprites_arrays(np.arange(0, 737_280, 9001))),
         {"original": True},
     ),
-    "mpi3d": Case(mpi3d),
-    "pacs": Case(
+    "mpi3d": OriginalFiles(mpi3d),
+    "pacs": OriginalFiles(
         lambda folder: zipped(folder / "PACS.zip", pacs_files()), seen=False, needed=False
     ),
-    "domainnet": Case(lambda folder: published(folder, *lists_and_images()), seen=False),
+    "domainnet": OriginalFiles(lambda folder: published(folder, *lists_and_images()), seen=False),
 }
 # Of a plain tar no byte has a checksum, and a list says what it says.
 CASES |= {
-    name: Case(partial(archived, name), {"size": 8, **case.settings}, seen=False)
+    name: OriginalFiles(partial(archived, name), {"size": 8, **case.settings}, seen=False)
     for name, case in WILD.items()
     if name not in ("objectnet", "imagenet-vid", "ytbb")
 }
 
 CASES |= {
-    name: Case(partial(packed, name), case.settings, seen=False) for name, case in KNOWN.items()
+    name: OriginalFiles(partial(packed, name), case.settings, seen=False)
+    for name, case in KNOWN.items()
 }
 DRAWN: dict[str, dict[str, Any]] = {
     "digits": {},
@@ -156,22 +161,22 @@ def made(name: str, folder: Path) -> tuple[PreparedSource, Path]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    return sorted(place for place in folder.rglob("*") if place.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def copies(folder: Path) -> list[str]:
     return [
-        place.name
-        for place in (folder / "root").glob("*")
-        if not place.name.startswith(".") and place.name != "originals"
+        path.name
+        for path in (folder / "root").glob("*")
+        if not path.name.startswith(".") and path.name != "originals"
     ]
 
 
 def test_every_source_with_files_is_here() -> None:
     with_files = {
-        item.name
-        for item in listing("sources")
-        if item.module.startswith("crosswind.") and item.card and item.card.files
+        source.name
+        for source in listing("sources")
+        if source.module.startswith("crosswind.") and source.card and source.card.files
     }
     assert with_files <= set(CASES)
 

@@ -91,8 +91,11 @@ def test_prepared_in_grey_beside_other_digits(tmp_path: Path) -> None:
 
 
 def test_extra_files_are_needed_only_where_asked_for() -> None:
-    assert [item.name for item in Svhn().originals()] == ["train_32x32.mat", "test_32x32.mat"]
-    assert [item.name for item in Svhn(extra=True).originals()][2:] == ["extra_32x32.mat"]
+    assert [original.name for original in Svhn().originals()] == [
+        "train_32x32.mat",
+        "test_32x32.mat",
+    ]
+    assert [original.name for original in Svhn(extra=True).originals()][2:] == ["extra_32x32.mat"]
     assert Svhn().totals() == {"train": 73_257, "test": 26_032}
     assert Svhn(extra=True).totals() == {"train": 73_257, "test": 26_032, "extra": 531_131}
     assert (

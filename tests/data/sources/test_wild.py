@@ -523,8 +523,8 @@ def test_the_red_border_of_objectnet_is_cut_off(tmp_path: Path) -> None:
 def test_corruptions_need_their_own_archives_alone() -> None:
     def needed(**settings: Any) -> list[str]:
         return [
-            item.name
-            for item in source(
+            original.name
+            for original in source(
                 "imagenet-c", **{"corruptions": None, "severities": None, **settings}
             ).originals()
         ]

@@ -58,9 +58,9 @@ def theirs(name: str, images: NDArray[np.uint8], severity: int) -> NDArray[np.in
         warnings.simplefilter("ignore")  # the package's own
         done = [
             imagecorruptions.corrupt(
-                item, corruption_name=THEIR_NAMES.get(name, name), severity=severity
+                image, corruption_name=THEIR_NAMES.get(name, name), severity=severity
             )
-            for item in images
+            for image in images
         ]
     return np.stack(done).astype(np.int64)
 

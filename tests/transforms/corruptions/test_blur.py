@@ -52,7 +52,7 @@ TABLES = ("imagenet", "cifar")
 def photos(height: int = 64, width: int = 64) -> NDArray[np.uint8]:
     """A part of each of scikit-learn's two photographs: uint8 [2, height, width, 3]."""
     found = np.stack(
-        [one[100 : 100 + height, 200 : 200 + width] for one in load_sample_images().images]
+        [image[100 : 100 + height, 200 : 200 + width] for image in load_sample_images().images]
     )
     assert found.shape == (2, height, width, 3) and found.std() > 20
     return found
@@ -105,7 +105,7 @@ def test_what_is_not_random_is_the_originals(name: str, size: tuple[int, int]) -
     for severity in SEVERITIES:
         found = done(load("transforms", name)(severity, "imagenet"), pixels)
         expected = np.stack(
-            [theirs.corrupt(one, severity, name.replace("-", "_")) for one in pixels]
+            [theirs.corrupt(pixel, severity, name.replace("-", "_")) for pixel in pixels]
         ).astype(np.int64)
         assert np.abs(found - expected).max() <= 1
         if (name, severity) == ("defocus-blur", 1):

@@ -68,8 +68,8 @@ def test_colours_by_the_definition_in_floats(
     found = pixels(load("transforms", name)(severity, table)(batch(images), NONE[:6]))
     exact = np.stack(
         [
-            np.clip(definition(item / 255.0, TABLES[name, table][severity - 1]), 0, 1) * 255
-            for item in images
+            np.clip(definition(image / 255.0, TABLES[name, table][severity - 1]), 0, 1) * 255
+            for image in images
         ]
     )
     off = found - np.floor(exact).astype(np.int64)

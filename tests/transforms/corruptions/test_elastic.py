@@ -67,7 +67,7 @@ def original(
             gaussian(item, smooth, mode="reflect", truncate=3) * far
             for item in uniform(key, 2, 2, height, width)
         )
-        down, across = (item.astype(np.float32)[..., None] for item in moves)
+        down, across = (move.astype(np.float32)[..., None] for move in moves)
         rows, columns, channels = np.mgrid[:height, :width, :3]
         x = map_coordinates(x, (rows + down, columns + across, channels), order=1, mode="reflect")
     return (np.clip(x, 0, 1) * 255).astype(np.uint8).astype(np.int64)

@@ -157,7 +157,7 @@ def test_procedural_ice_is_like_the_photographs_and_said_to_be_made() -> None:
         assert (power[:-1] > 2 * power[1:]).all()
     frost = load("transforms", "frost")
     assert "not the photographs" in frost.material and "procedural ice" in (frost.__doc__ or "")
-    assert [item.name for item in facts("transforms", "frost").knobs][-1] == "pictures"
+    assert [knob.name for knob in facts("transforms", "frost").knobs][-1] == "pictures"
 
 
 def test_small_pictures_are_enlarged_and_large_images_served() -> None:

@@ -191,4 +191,4 @@ def test_knobs_are_refused_by_name() -> None:
     ):
         with pytest.raises(InputError, match=word):
             made()
-    assert [item.name for item in facts("transforms", "trivialaugment").knobs] == ["bins"]
+    assert [knob.name for knob in facts("transforms", "trivialaugment").knobs] == ["bins"]

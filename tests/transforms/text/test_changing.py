@@ -18,9 +18,9 @@ from crosswind.transforms.text.changing import WORDS, changed_texts
 REVIEW = "The acting wasn't very good, but the story is a masterpiece."
 KEYS = hash64(np.arange(400), 7)
 NAMES = [
-    item.name
-    for item in listing("text-transforms")
-    if not any(knob.required for knob in item.knobs)
+    text_transform.name
+    for text_transform in listing("text-transforms")
+    if not any(knob.required for knob in text_transform.knobs)
 ]
 
 

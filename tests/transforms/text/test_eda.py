@@ -48,7 +48,7 @@ class Marked:
         return (f"{word}1", f"{word}2")
 
 
-class Given(dict[str, tuple[str, ...]]):
+class KnownSynonyms(dict[str, tuple[str, ...]]):
     """A provider that knows what it is given."""
 
     def of(self, word: str) -> Sequence[str]:
@@ -66,7 +66,7 @@ def many(transform: EDA, tokens: Sequence[str], count: int) -> list[list[str]]:
 def test_replacement_by_hand() -> None:
     """One word has a synonym, so all keys replace it; capitals go over, and several words are
     several tokens."""
-    known = Given(cat=("feline",), big=("very large",), not_=("x",))
+    known = KnownSynonyms(cat=("feline",), big=("very large",), not_=("x",))
     for tokens, expected in {
         "The Cat sat": "The Feline sat",
         "a CAT !": "a FELINE !",
@@ -129,7 +129,7 @@ def test_stop_words_are_not_replaced_nor_their_synonyms_inserted() -> None:
 def test_so_many_synonyms_are_inserted(rate: float, inserted: int) -> None:
     """Six tokens, of which b and d have synonyms: the text itself stays, in its order."""
     tokens = ["a", "b", "c", "D", "e", "f"]
-    known = Given(b=("x", "y"), d=("z z z",))
+    known = KnownSynonyms(b=("x", "y"), d=("z z z",))
     for out in many(only("insert", rate, known), tokens, 200):
         assert [word for word in out if word in tokens] == tokens
         new = " ".join(word for word in out if word not in tokens).replace("Z z z", "Z")
@@ -175,7 +175,7 @@ def test_a_text_never_becomes_empty() -> None:
     assert set(left) == {("a",), ("b",), ("c",), ("d",)}
     assert even(left, 4)
     assert many(only("delete", 1.0), ["one"], 3) == [["one"]] * 3
-    assert many(only("replace", 1.0, Given(uno=(" ",))), ["uno"], 1) == [["uno"]]
+    assert many(only("replace", 1.0, KnownSynonyms(uno=(" ",))), ["uno"], 1) == [["uno"]]
     assert many(EDA(), [], 20) == [[]] * 20
 
 
