@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from tests.training.test_pairs import NOISE, visited
-from tests.training.world import Sets, run, split, with_train
+from tests.training.world import Sets, run, sets_of, split, with_train
 from torch import Tensor, nn
 
 from crosswind.core.types import InputSpec
@@ -76,7 +76,7 @@ def kept_apart() -> Sets:
     }
     validation = {name: type(test)(**values) for name, values in shown.items()}
     noisy = type(test)(**(vars(test) | {"rows": test.rows * 3}))
-    return type(sets)(made.train, validation, {"test": noisy})
+    return sets_of(made.train, validation, {"test": noisy})
 
 
 def trained(method: Method, **settings: Any) -> Trajectory:

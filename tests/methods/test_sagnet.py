@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.methods.digits import STUDY
-from tests.training.world import DATA, Sets, rows_of, run, same_weights, split
+from tests.training.world import DATA, Sets, rows_of, run, same_weights, sets_of, split
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -444,7 +444,7 @@ def halves() -> tuple[AttributedDataset, Sets]:
         np.stack([label, light]).astype(np.uint8),
     )
     data = AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
-    return data, Sets(
+    return data, sets_of(
         rows_of(data, np.arange(n_train)),
         {"validation": rows_of(data, np.arange(n_train, 400))},
         {"test": rows_of(data, np.arange(400, n))},

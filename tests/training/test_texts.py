@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.world import Sets, rows_of
+from tests.training.world import Sets, rows_of, sets_of
 
 import crosswind as cw
 from crosswind.core.registry import load
@@ -59,7 +59,7 @@ def tokens(data: AttributedDataset) -> AttributedDataset:
 
 
 def sets(data: AttributedDataset) -> Sets:
-    return Sets(
+    return sets_of(
         rows_of(data, np.arange(100)),
         {"validation": rows_of(data, np.arange(100, 150))},
         {"test": rows_of(data, np.arange(150, 200))},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from crosswind.shifts.split import RowSet as Rows
@@ -29,9 +30,26 @@ __all__ = [
     "rows_of",
     "run",
     "same_weights",
+    "sets_of",
     "split",
     "with_train",
 ]
+
+
+def sets_of(train: Rows, validation: Mapping[str, Rows], evaluation: Mapping[str, Rows]) -> Sets:
+    """A split of rows, with the two classes of the world and nothing to report."""
+    classes = ("dark", "bright")
+    return Sets(
+        train,
+        dict(validation),
+        dict(evaluation),
+        classes,
+        warnings=(),
+        notes=(),
+        flips={},
+        parts={},
+    )
+
 
 QUICK: dict[str, dict[str, Any]] = {
     "cyclegan": {"width": 4, "blocks": 1},
