@@ -66,15 +66,15 @@ class Case:
     prepare: Callable[[Path], None] | None = field(default=None)
 
 
-def table(tmp: Path, rows: str, name: str = "t.csv") -> None:
+def table(folder: Path, rows: str, name: str = "t.csv") -> None:
     from PIL import Image
 
-    (tmp / "images").mkdir(exist_ok=True)
+    (folder / "images").mkdir(exist_ok=True)
     for letter in "abcdefgh":
         Image.new("RGB", (8, 8), (10 * ord(letter) % 255, 0, 90)).save(
-            tmp / "images" / f"{letter}.png"
+            folder / "images" / f"{letter}.png"
         )
-    (tmp / name).write_text(rows)
+    (folder / name).write_text(rows)
 
 
 ROWS = "path,y,colour\n" + "".join(
@@ -100,45 +100,45 @@ def of_table(**options: Any) -> str:
     )
 
 
-def truncated(tmp: Path) -> None:
-    table(tmp, ROWS)
+def truncated(folder: Path) -> None:
+    table(folder, ROWS)
     from PIL import Image
 
-    Image.effect_noise((64, 64), 80).convert("RGB").save(tmp / "images" / "c.png")
-    png_bytes = (tmp / "images" / "c.png").read_bytes()
-    (tmp / "images" / "c.png").write_bytes(png_bytes[: len(png_bytes) // 2])
+    Image.effect_noise((64, 64), 80).convert("RGB").save(folder / "images" / "c.png")
+    png_bytes = (folder / "images" / "c.png").read_bytes()
+    (folder / "images" / "c.png").write_bytes(png_bytes[: len(png_bytes) // 2])
 
 
-def not_image(tmp: Path) -> None:
-    table(tmp, ROWS)
-    (tmp / "images" / "c.png").write_text("not an image")
+def not_image(folder: Path) -> None:
+    table(folder, ROWS)
+    (folder / "images" / "c.png").write_text("not an image")
 
 
-def missing_image(tmp: Path) -> None:
-    table(tmp, ROWS)
-    (tmp / "images" / "c.png").unlink()
+def missing_image(folder: Path) -> None:
+    table(folder, ROWS)
+    (folder / "images" / "c.png").unlink()
 
 
-def broken_store(tmp: Path) -> None:
-    (tmp / "out").mkdir()
-    (tmp / "out" / "store.sqlite").write_bytes(
+def broken_store(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "store.sqlite").write_bytes(
         b"this is not a database, and it is long enough to have a header" * 40
     )
 
 
-def newer_store(tmp: Path) -> None:
-    (tmp / "out").mkdir()
-    with sqlite3.connect(tmp / "out" / "store.sqlite") as connection:
+def newer_store(folder: Path) -> None:
+    (folder / "out").mkdir()
+    with sqlite3.connect(folder / "out" / "store.sqlite") as connection:
         connection.execute("CREATE TABLE anything (x INTEGER)")
 
 
-def misspelt_store(tmp: Path) -> None:
+def misspelt_store(folder: Path) -> None:
     """A store in whose schema one byte is not text: SQLite's module raises a UnicodeDecodeError for
     it."""
     from crosswind.studies.store import Store
 
-    Store.open(tmp / "out", create=True).close()
-    store_file = tmp / "out" / "store.sqlite"
+    Store.open(folder / "out", create=True).close()
+    store_file = folder / "out" / "store.sqlite"
     store_bytes = store_file.read_bytes()
     offset = store_bytes.index(b"CREATE TABLE runs")
     store_file.write_bytes(store_bytes[: offset + 7] + b"\xf6(((" + store_bytes[offset + 11 :])
@@ -454,7 +454,7 @@ CASES = [
         "a file that holds no weights",
         of_model("resnet18", weights="w.safetensors"),
         ("models.it.weights:", "'w.safetensors' cannot be read as safetensors"),
-        prepare=lambda tmp: (tmp / "w.safetensors").write_text("nothing") and None,
+        prepare=lambda folder: (folder / "w.safetensors").write_text("nothing") and None,
     ),
     Case(
         "patches that do not divide the images",
@@ -466,7 +466,7 @@ CASES = [
         "missing column",
         of_table(path_column="file"),
         ("'file'", "path"),
-        prepare=lambda tmp: table(tmp, ROWS),
+        prepare=lambda folder: table(folder, ROWS),
     ),
     Case("missing image", of_table(), ("c.png",), prepare=missing_image),
     Case("truncated image", of_table(), ("c.png",), prepare=truncated),
@@ -475,39 +475,39 @@ CASES = [
         "null label",
         of_table(),
         ("y", "row"),
-        prepare=lambda tmp: table(tmp, ROWS.replace("b.png,1", "b.png,")),
+        prepare=lambda folder: table(folder, ROWS.replace("b.png,1", "b.png,")),
     ),
     Case(
         "nan label",
         of_table(),
         ("y",),
-        prepare=lambda tmp: table(
-            tmp, ROWS.replace("b.png,1", "b.png,nan").replace(",0,", ",0.5,")
+        prepare=lambda folder: table(
+            folder, ROWS.replace("b.png,1", "b.png,nan").replace(",0,", ",0.5,")
         ),
     ),
     Case(
         "ragged csv",
         of_table(),
         ("t.csv",),
-        prepare=lambda tmp: table(tmp, ROWS + "a.png,1,red,extra,more\n"),
+        prepare=lambda folder: table(folder, ROWS + "a.png,1,red,extra,more\n"),
     ),
     Case(
         "outside the folder",
         of_table(),
         ("../",),
-        prepare=lambda tmp: table(tmp, ROWS.replace("b.png", "../t.csv")),
+        prepare=lambda folder: table(folder, ROWS.replace("b.png", "../t.csv")),
     ),
     Case(
         "one class",
         of_table(),
         ("y", "one value"),
-        prepare=lambda tmp: table(tmp, ROWS.replace(",1,", ",0,")),
+        prepare=lambda folder: table(folder, ROWS.replace(",1,", ",0,")),
     ),
     Case(
         "table of no rows",
         of_table(),
         ("t.csv", "no rows"),
-        prepare=lambda tmp: table(tmp, "path,y,colour\n"),
+        prepare=lambda folder: table(folder, "path,y,colour\n"),
     ),
     Case(
         "set of nothing",
@@ -527,8 +527,9 @@ CASES = [
             "- colour\n    label", "- colour\n    - a\n    - b\n    label"
         ),
         ("data.own.attributes:", "54,000,000 cells", "colour 300"),
-        prepare=lambda tmp: table(
-            tmp, "path,y,colour,a,b\n" + "".join(f"a.png,{i % 2},{i},{i},{i}\n" for i in range(300))
+        prepare=lambda folder: table(
+            folder,
+            "path,y,colour,a,b\n" + "".join(f"a.png,{i % 2},{i},{i},{i}\n" for i in range(300)),
         ),
     ),
     Case(
@@ -550,48 +551,49 @@ CASES = [
         "line break in a value",
         of_table(),
         ("colour", "row 1", "line break"),
-        prepare=lambda tmp: table(tmp, ROWS.replace("red", '"r\ned"')),
+        prepare=lambda folder: table(folder, ROWS.replace("red", '"r\ned"')),
     ),
     Case(
         "UTF-16",
         of_table(),
         ("data.own", "UTF-16", "UTF-8"),
-        prepare=lambda tmp: (table(tmp, ""), (tmp / "t.csv").write_bytes(ROWS.encode("utf-16-le")))[
-            0
-        ],
+        prepare=lambda folder: (
+            table(folder, ""),
+            (folder / "t.csv").write_bytes(ROWS.encode("utf-16-le")),
+        )[0],
     ),
     Case(
         "column twice",
         of_table(),
         ("'y'", "twice"),
-        prepare=lambda tmp: table(tmp, ROWS.replace("colour", "y")),
+        prepare=lambda folder: table(folder, ROWS.replace("colour", "y")),
     ),
     Case(
         "70,000 values",
         of_table(),
         ("colour", "70,000"),
-        prepare=lambda tmp: table(
-            tmp, "path,y,colour\n" + "".join(f"a.png,{i % 2},v{i}\n" for i in range(70_000))
+        prepare=lambda folder: table(
+            folder, "path,y,colour\n" + "".join(f"a.png,{i % 2},v{i}\n" for i in range(70_000))
         ),
     ),
     Case(
         "truncated parquet",
         of_table(path="t.parquet"),
         ("t.parquet",),
-        prepare=lambda tmp: table(tmp, "PAR1 and no more", "t.parquet"),
+        prepare=lambda folder: table(folder, "PAR1 and no more", "t.parquet"),
     ),
     Case(
         "link to itself",
         of_table(),
         ("data.own.options.path:", "t.csv"),
-        prepare=lambda tmp: os.symlink("t.csv", tmp / "t.csv"),
+        prepare=lambda folder: os.symlink("t.csv", folder / "t.csv"),
     ),
     Case(
         "store with broken text",
         None,
         ("store.sqlite", "damaged"),
         ("status", "{out}/store.sqlite"),
-        lambda tmp: misspelt_store(tmp),
+        lambda folder: misspelt_store(folder),
     ),
     Case("unknown verb", None, ("'rum'",), ("rum",)),
     Case(
@@ -662,7 +664,7 @@ CASES = [
         edited("seeds", to=1),
         ("taken",),
         ("run", "{study}", "--out", "{tmp}/taken"),
-        lambda tmp: (tmp / "taken").write_text("x"),
+        lambda folder: (folder / "taken").write_text("x"),
     ),
     *(
         Case(f"{field} {number}", edited(*field.split("."), to=value), tuple(says))

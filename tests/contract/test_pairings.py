@@ -37,9 +37,9 @@ from crosswind.training.loop import Trajectory, fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 FACTS = {
-    item.name: item
-    for item in listing("methods")
-    if item.module.startswith("crosswind.") and item.name != "erm"
+    facts.name: facts
+    for facts in listing("methods")
+    if facts.module.startswith("crosswind.") and facts.name != "erm"
 }
 Which = Callable[[Needs], bool]
 
@@ -62,8 +62,8 @@ class Pairing:
     or `told` of, in which words."""
 
     changes: dict[str, Any] = field(default_factory=dict)
-    settings: Callable[[Facts], dict[str, Any]] = lambda item: {}
-    of: Callable[[Facts], bool] = lambda item: True
+    settings: Callable[[Facts], dict[str, Any]] = lambda facts: {}
+    of: Callable[[Facts], bool] = lambda facts: True
     refused: Which = nobody
     told: Which = nobody
     words: str = ""
@@ -73,18 +73,18 @@ SIZES = {"type": "low-data-drift", "attribute": "size", "low": "large", "count":
 SC = {"type": "spurious-correlation", "attribute": "ink"}
 
 
-def spread(known: Facts) -> dict[str, Any]:
-    return dict(known.needs.spread) if known.needs else {}
+def spread(facts: Facts) -> dict[str, Any]:
+    return dict(facts.needs.spread) if facts.needs else {}
 
 
-def no_spread(known: Facts) -> dict[str, Any]:
+def no_spread(facts: Facts) -> dict[str, Any]:
     """Settings under which rows of one environment are not compared with each other; by default IRM
     compares them."""
-    return {"estimate": "squared"} if known.name == "irm" else {}
+    return {"estimate": "squared"} if facts.name == "irm" else {}
 
 
-def has_spread(known: Facts) -> bool:
-    return bool(spread(known))
+def has_spread(facts: Facts) -> bool:
+    return bool(spread(facts))
 
 
 def classed(needs: Needs) -> bool:
@@ -95,12 +95,12 @@ def paired(needs: Needs) -> bool:
     return bool(needs.pairs)
 
 
-def switches(known: Facts) -> bool:
-    return bool(known.needs and known.needs.switches)
+def switches(facts: Facts) -> bool:
+    return bool(facts.needs and facts.needs.switches)
 
 
 def at(step: int) -> Callable[[Facts], dict[str, Any]]:
-    return lambda known: dict.fromkeys(known.needs.switches, step) if known.needs else {}
+    return lambda facts: dict.fromkeys(facts.needs.switches, step) if facts.needs else {}
 
 
 def only(*values: str) -> dict[str, Any]:
@@ -155,8 +155,8 @@ PAIRINGS: dict[str, Pairing] = {
         words="so it weighs classes",
     ),
     "images in two environments, where no attribute is drawn at visits": Pairing(
-        settings=lambda item: {"pairs": "view"},
-        of=lambda item: bool(item.needs and item.needs.pairs),
+        settings=lambda facts: {"pairs": "view"},
+        of=lambda facts: bool(facts.needs and facts.needs.pairs),
         refused=everybody,
         words=(
             "shows an image in two environments at pairs = view, so one of 'environments' must be"
@@ -164,8 +164,8 @@ PAIRINGS: dict[str, Pairing] = {
         ),
     ),
     "an environment that there is not": Pairing(
-        settings=lambda item: {"pairs": "class", "aligned": ["huge"]},
-        of=lambda item: bool(item.needs and item.needs.pairs),
+        settings=lambda facts: {"pairs": "class", "aligned": ["huge"]},
+        of=lambda facts: bool(facts.needs and facts.needs.pairs),
         refused=everybody,
         words=r"aligned: unknown environment 'huge'.*size=medium",
     ),
@@ -239,14 +239,14 @@ PAIRINGS: dict[str, Pairing] = {
         {"sampler": "balanced"}, told=even, words="only among the rows of each"
     ),
     "its limit": Pairing(
-        settings=lambda item: dict(item.limit.knobs) if item.limit else {},
-        of=lambda item: bool(item.limit and item.limit.equals),
+        settings=lambda facts: dict(facts.limit.knobs) if facts.limit else {},
+        of=lambda facts: bool(facts.limit and facts.limit.equals),
         told=everybody,
         words=r"is erm|this run is ERM",
     ),
     "an operation that does nothing": Pairing(
-        settings=lambda item: {"operations": "rotate", "magnitude": 0},
-        of=lambda item: item.name == "randaugment",
+        settings=lambda facts: {"operations": "rotate", "magnitude": 0},
+        of=lambda facts: facts.name == "randaugment",
         told=everybody,
         words=r"is erm at operations = rotate, magnitude = 0|this run is ERM",
     ),
@@ -261,8 +261,8 @@ PAIRINGS: dict[str, Pairing] = {
         words="which is a single test row",
     ),
     "an attribute that there is not": Pairing(
-        settings=lambda item: {"attribute": "tynt"},
-        of=lambda item: bool(item.needs and item.needs.adapts),
+        settings=lambda facts: {"attribute": "tynt"},
+        of=lambda facts: bool(facts.needs and facts.needs.adapts),
         refused=everybody,
         words="unknown attribute .*'tynt'",
     ),
@@ -292,13 +292,13 @@ TRAINING = {
 }
 
 
-def settings_of(pairing: Pairing, known: Facts) -> dict[str, Any]:
+def settings_of(pairing: Pairing, facts: Facts) -> dict[str, Any]:
     """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about
     switches."""
-    own_settings = pairing.settings(known)
+    own_settings = pairing.settings(facts)
     return {
-        **QUICK.get(known.name, {}),
-        **(own_settings if pairing.changes.get("training") or own_settings else at(2)(known)),
+        **QUICK.get(facts.name, {}),
+        **(own_settings if pairing.changes.get("training") or own_settings else at(2)(facts)),
     }
 
 
@@ -307,15 +307,15 @@ def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False)
     training = {**TRAINING, **changes.pop("training", {}), "batch": changes.pop("batch", 30)}
     linear = [
         name
-        for name, known in FACTS.items()
-        if batch_norm and name in methods and known.needs and known.needs.linear
+        for name, facts in FACTS.items()
+        if batch_norm and name in methods and facts.needs and facts.needs.linear
     ]
     if (
         "models" not in changes and linear
     ):  # what changes linear layers is tried on a network that has them
         methods = {
-            name: {**known, "models": ["mlp" if name in linear else "small-cnn"]}
-            for name, known in methods.items()
+            name: {**facts, "models": ["mlp" if name in linear else "small-cnn"]}
+            for name, facts in methods.items()
         }
     models = changes.pop(
         "models",
@@ -329,15 +329,15 @@ def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False)
     )
 
 
-def convolutional(known: Facts) -> bool:
-    return bool(known.needs and (known.needs.norm == "batch" or known.needs.maps))
+def convolutional(facts: Facts) -> bool:
+    return bool(facts.needs and (facts.needs.norm == "batch" or facts.needs.maps))
 
 
 CASES = [
     (name, method)
     for name, pairing in PAIRINGS.items()
-    for method, item in FACTS.items()
-    if pairing.of(item)
+    for method, facts in FACTS.items()
+    if pairing.of(facts)
 ]
 
 
@@ -353,7 +353,7 @@ def test_the_sweep_finds_the_methods_and_pairings() -> None:
     general_pairings = [
         pairing
         for pairing in PAIRINGS.values()
-        if all(pairing.of(known) for known in FACTS.values())
+        if all(pairing.of(facts) for facts in FACTS.values())
     ]
     assert len(PAIRINGS) >= 20 and len(general_pairings) >= 12
     assert len(CASES) >= len(general_pairings) * len(FACTS) + 25
@@ -364,12 +364,12 @@ def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
     pairing = PAIRINGS[name]
     reached = 0
     settings_kept: dict[str, Any] = {}
-    for method, known in FACTS.items():
-        if not pairing.of(known):
+    for method, facts in FACTS.items():
+        if not pairing.of(facts):
             continue
-        assert known.needs is not None
-        settings = settings_of(pairing, known)
-        if not pairing.refused(known.needs):
+        assert facts.needs is not None
+        settings = settings_of(pairing, facts)
+        if not pairing.refused(facts.needs):
             settings_kept[method] = settings
             continue
         with pytest.raises(
@@ -389,9 +389,9 @@ def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
     assert reached > 0
 
 
-def words_of(pairing: Pairing, known: Facts) -> str:
+def words_of(pairing: Pairing, facts: Facts) -> str:
     """What is said of a method; at its limit it is that of its own."""
-    return pairing.words.replace("is erm", f"is {known.limit.equals}" if known.limit else "")
+    return pairing.words.replace("is erm", f"is {facts.limit.equals}" if facts.limit else "")
 
 
 @cache
@@ -458,18 +458,18 @@ def apart(left: Trajectory, right: Trajectory) -> float:
         for key in two
         if key.startswith("model.") and key in left_weights
     ]
-    logits = [known.predictions["last"]["test"].logits for known in (left, right)]
+    logits = [trained.predictions["last"]["test"].logits for trained in (left, right)]
     return max([*differences, float(np.abs(logits[0] - logits[1]).max())])  # type: ignore[operator]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), CASES)
 def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None:
-    pairing, known = PAIRINGS[name], FACTS[method]
-    assert known.needs is not None and known.limit is not None
-    method_object: Method = load("methods", method)(**settings_of(pairing, known))
-    split, data, model, training = drawn(name, convolutional(known))
-    if pairing.refused(known.needs):
+    pairing, facts = PAIRINGS[name], FACTS[method]
+    assert facts.needs is not None and facts.limit is not None
+    method_object: Method = load("methods", method)(**settings_of(pairing, facts))
+    split, data, model, training = drawn(name, convolutional(facts))
+    if pairing.refused(facts.needs):
         with pytest.raises((NeedsError, InputError)) as error:
             fit(method_object, split, data, model, training, 0)
         assert (
@@ -479,21 +479,21 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
         )
         return
     trajectory = fit(method_object, split, data, model, training, 0)
-    if pairing.told(known.needs):
-        assert any(re.search(words_of(pairing, known), text) for text in trajectory.warnings), (
+    if pairing.told(facts.needs):
+        assert any(re.search(words_of(pairing, facts), text) for text in trajectory.warnings), (
             trajectory.warnings
         )
     else:
-        base = method_object if known.needs.pairs else None
-        plain = reference(name, known.limit.equals, known.needs.sampler, convolutional(known), base)
+        base = method_object if facts.needs.pairs else None
+        plain = reference(name, facts.limit.equals, facts.needs.sampler, convolutional(facts), base)
         assert apart(trajectory, plain) > 1e-6, "silently another method"
 
 
 ALSO = [
-    (name, dict(zip(place, values, strict=True)))
-    for name, item in FACTS.items()
-    for place in (item.limit.also if item.limit else ())
-    for values in itertools.product(*place.values())
+    (name, dict(zip(knobs, values, strict=True)))
+    for name, facts in FACTS.items()
+    for knobs in (facts.limit.also if facts.limit else ())
+    for values in itertools.product(*knobs.values())
 ]
 
 
@@ -508,10 +508,10 @@ def test_where_a_plan_says_that_a_method_is_another_one_it_is(
 ) -> None:
     """Places of a limit beside the one that the contract's twin looks at; one step beyond them is
     another network."""
-    known = FACTS[method]
-    assert known.needs is not None and known.limit is not None and len(ALSO) >= 14
-    plain = reference("its limit", known.limit.equals, known.needs.sampler, convolutional(known))
-    split, data, model, training = drawn("its limit", convolutional(known))
+    facts = FACTS[method]
+    assert facts.needs is not None and facts.limit is not None and len(ALSO) >= 14
+    plain = reference("its limit", facts.limit.equals, facts.needs.sampler, convolutional(facts))
+    split, data, model, training = drawn("its limit", convolutional(facts))
     method_object: Method = load("methods", method)(**settings)
     assert apart(fit(method_object, split, data, model, training, 0), plain) < 1e-10
     if "magnitude" in settings:

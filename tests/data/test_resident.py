@@ -35,52 +35,54 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(data: AttributedDataset, rows: np.ndarray, evaluation: bool = False) -> ResidentRows:
-    held = ResidentRows(data, rows, evaluation=evaluation)
-    held.bring()
-    return held
+    resident = ResidentRows(data, rows, evaluation=evaluation)
+    resident.bring()
+    return resident
 
 
 def test_rows_are_rendered_once_and_read_as_they_are() -> None:
-    seen: Counter[int] = Counter()
-    data = dataset(lambda rows: seen.update(rows.tolist()))
-    wanted = np.array([4999, 3, 3, 0, 1200, 17])
-    held = rows_of(data, wanted)
-    assert held.held() and np.array_equal(held.take(np.arange(6)), picture(wanted))
-    assert np.array_equal(held.take(np.array([5, 0, 5])), picture(np.array([17, 4999, 17])))
-    more = rows_of(data, np.arange(2000))
-    assert np.array_equal(more.take(np.arange(2000)), picture(np.arange(2000)))
-    assert held._arena is more._arena and np.array_equal(held.take(np.arange(6)), picture(wanted))
-    assert set(seen.values()) == {1} and set(seen) == {*range(2000), 4999}
+    decodes: Counter[int] = Counter()
+    data = dataset(lambda rows: decodes.update(rows.tolist()))
+    chosen_rows = np.array([4999, 3, 3, 0, 1200, 17])
+    resident = rows_of(data, chosen_rows)
+    assert resident.held() and np.array_equal(resident.take(np.arange(6)), picture(chosen_rows))
+    assert np.array_equal(resident.take(np.array([5, 0, 5])), picture(np.array([17, 4999, 17])))
+    all_resident = rows_of(data, np.arange(2000))
+    assert np.array_equal(all_resident.take(np.arange(2000)), picture(np.arange(2000)))
+    assert resident._arena is all_resident._arena and np.array_equal(
+        resident.take(np.arange(6)), picture(chosen_rows)
+    )
+    assert set(decodes.values()) == {1} and set(decodes) == {*range(2000), 4999}
 
 
 def test_nothing_is_rendered_before_it_is_asked_for() -> None:
-    seen: Counter[int] = Counter()
-    held = ResidentRows(
-        dataset(lambda rows: seen.update(rows.tolist())), np.arange(100), evaluation=False
+    decodes: Counter[int] = Counter()
+    resident = ResidentRows(
+        dataset(lambda rows: decodes.update(rows.tolist())), np.arange(100), evaluation=False
     )
-    held.bring(np.array([5, 6, 6]))
-    assert seen == {5: 1, 6: 1} and not held.held() and held.held(np.array([6, 5]))
-    held.bring()
-    assert set(seen.values()) == {1} and len(seen) == 100 and held.held()
+    resident.bring(np.array([5, 6, 6]))
+    assert decodes == {5: 1, 6: 1} and not resident.held() and resident.held(np.array([6, 5]))
+    resident.bring()
+    assert set(decodes.values()) == {1} and len(decodes) == 100 and resident.held()
 
 
 def test_what_does_not_fit_is_rendered_at_each_reading() -> None:
-    seen: Counter[int] = Counter()
-    data = dataset(lambda rows: seen.update(rows.tolist()))
+    decodes: Counter[int] = Counter()
+    data = dataset(lambda rows: decodes.update(rows.tolist()))
     with bounded(1000 * ROW):
-        held = rows_of(data, np.arange(1500))
-        count = held._held.sum()
-        assert not held.held() and 980 < count <= 1000 and sum(seen.values()) == count
+        resident = rows_of(data, np.arange(1500))
+        count = resident._held.sum()
+        assert not resident.held() and 980 < count <= 1000 and sum(decodes.values()) == count
         mixed = np.array([0, 1499, 700, 1200, 1])
-        assert np.array_equal(held.take(mixed), picture(mixed))
-        assert sum(seen.values()) == count + (~held._held[mixed]).sum()
-        seen.clear()
+        assert np.array_equal(resident.take(mixed), picture(mixed))
+        assert sum(decodes.values()) == count + (~resident._held[mixed]).sum()
+        decodes.clear()
         again = rows_of(data, np.arange(1500))
-        assert not seen and np.array_equal(again._held, held._held)
+        assert not decodes and np.array_equal(again._held, resident._held)
     # The bound is that of all data sets of the process together.
-    other = dataset(n=4000)
+    small_dataset = dataset(n=4000)
     with bounded(1400 * ROW):
-        assert 360 < rows_of(other, np.arange(1500))._held.sum() <= 400
+        assert 360 < rows_of(small_dataset, np.arange(1500))._held.sum() <= 400
     with bounded(0):
         none = rows_of(dataset(n=3000), np.arange(40))
         assert not none._held.any() and np.array_equal(
@@ -92,12 +94,12 @@ def test_rows_that_lie_apart_keep_to_the_bound_in_whole_pages() -> None:
     table = AttributeTable((Attribute("one", ("only",)),), np.zeros((1, 100_000), dtype=np.uint8))
     dots = lambda rows: np.repeat(rows, 64).astype(np.uint8).reshape(-1, 8, 8, 1)  # noqa: E731
     data = AttributedDataset("dots", table, dots, InputSpec.image(8, 8, 1))
-    held = ResidentRows(data, np.arange(0, 100_000, 10), evaluation=False)
+    resident = ResidentRows(data, np.arange(0, 100_000, 10), evaluation=False)
     with bounded(1 << 20):
-        held.bring()
-    assert held._arena is not None and 500 < held._held.sum() < 5000
-    assert held._arena._region.used() <= (1 << 20) + 512 * 64 * 10
-    assert np.array_equal(held.take(np.arange(10_000)), dots(held.rows))
+        resident.bring()
+    assert resident._arena is not None and 500 < resident._held.sum() < 5000
+    assert resident._arena._region.used() <= (1 << 20) + 512 * 64 * 10
+    assert np.array_equal(resident.take(np.arange(10_000)), dots(resident.rows))
 
 
 def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
@@ -106,12 +108,12 @@ def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
         dataset(), DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings)
     )
     rows = np.arange(40, 400)
-    held = rows_of(data, rows, evaluation=True)
-    assert np.array_equal(held.take(np.arange(360)), evaluation_inputs(data, rows))
+    resident = rows_of(data, rows, evaluation=True)
+    assert np.array_equal(resident.take(np.arange(360)), evaluation_inputs(data, rows))
     base = rows_of(data, np.arange(40))
     assert (
         np.array_equal(base.take(np.arange(40)), picture(np.arange(40)))
-        and base._arena is not held._arena
+        and base._arena is not resident._arena
     )
     # Without a derived attribute both are one.
     plain = dataset()
@@ -139,12 +141,12 @@ def test_errors_are_those_of_the_data_set() -> None:
             raise DataError("row 77: 'a.png' is no whole image")
         return picture(rows)
 
-    whole = dataset()
-    data = AttributedDataset("damaged", whole.table, damaged, InputSpec.image(*SHAPE))
+    undamaged = dataset()
+    data = AttributedDataset("damaged", undamaged.table, damaged, InputSpec.image(*SHAPE))
     with pytest.raises(DataError, match="row 77"):
         rows_of(data, np.arange(100))
     assert rows_of(data, np.arange(50)).held()  # nothing stays locked
-    bare = AttributedDataset("bare", whole.table)
+    bare = AttributedDataset("bare", undamaged.table)
     with pytest.raises(DataError, match="no inputs"):
         rows_of(bare, np.arange(5)).take(np.arange(5))
 
@@ -172,8 +174,10 @@ def test_a_full_memory_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_works_on_an_unlinked_file_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    held = rows_of(dataset(), np.arange(600))
-    assert held.held() and np.array_equal(held.take(np.arange(600)), picture(np.arange(600)))
+    resident = rows_of(dataset(), np.arange(600))
+    assert resident.held() and np.array_equal(
+        resident.take(np.arange(600)), picture(np.arange(600))
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -182,9 +186,9 @@ def test_what_a_data_set_held_goes_with_it() -> None:
     gc.collect()
     before = descriptors()
     data = dataset()
-    held = rows_of(data, np.arange(600))
+    resident = rows_of(data, np.arange(600))
     assert len(descriptors()) > len(before)
-    del data, held
+    del data, resident
     gc.collect()
     assert descriptors() == before
 
@@ -282,30 +286,30 @@ def test_arenas_of_one_region_do_not_touch() -> None:
     shapes = [(3, 5, 1), (32, 32, 3), (1, 1, 1)]
     arenas = [region.arena(bytes([place]) * 32, 3000, shape) for place, shape in enumerate(shapes)]
     for turn in range(3):
-        for place, arena in enumerate(arenas):
+        for arena_index, arena in enumerate(arenas):
             assert arena is not None
             arena.fill(
                 np.arange(turn, 3000, 3),
-                lambda asked, place=place: numbered(asked, place, shapes[place]),
+                lambda rows, place=arena_index: numbered(rows, place, shapes[place]),
             )
-    other = Region.attach(os.dup(region.handle))
-    for place, shape in enumerate(shapes):
-        arena = other.arena(bytes([place]) * 32, 3000, shape)
+    attached = Region.attach(os.dup(region.handle))
+    for arena_index, shape in enumerate(shapes):
+        arena = attached.arena(bytes([arena_index]) * 32, 3000, shape)
         assert arena is not None and arena.held.all()
-        assert np.array_equal(arena.rows, numbered(np.arange(3000), place, shape))
+        assert np.array_equal(arena.rows, numbered(np.arange(3000), arena_index, shape))
 
 
 def test_more_data_sets_than_there_is_place_for() -> None:
     region = Region.create(1 << 30)
-    made = [region.arena(number.to_bytes(32, "big"), 10, (2, 2, 1)) for number in range(256)]
-    assert made[254] is not None and made[255] is None
+    arenas = [region.arena(number.to_bytes(32, "big"), 10, (2, 2, 1)) for number in range(256)]
+    assert arenas[254] is not None and arenas[255] is None
 
 
 # -- how much --------------------------------------------------------------------------------------
 
 
 def test_amounts_of_memory() -> None:
-    told = {
+    byte_counts = {
         "8GB": 8 << 30,
         "500M": 500 << 20,
         "1.5 GiB": 3 << 29,
@@ -315,7 +319,7 @@ def test_amounts_of_memory() -> None:
         "2t": 2 << 40,
         None: None,
     }
-    assert {text: memory_bytes(text, "memory") for text in told} == told
+    assert {text: memory_bytes(text, "memory") for text in byte_counts} == byte_counts
     for text in ("", "much", "-1GB", "8 apples", "GB", "1e9", True, "1" * 40, "8GB 2", [8]):
         with pytest.raises(
             InputError, match=r"--memory: .* is no amount of memory such as 500MB or 8GB"
@@ -343,10 +347,10 @@ def numbered(rows: np.ndarray, place: int, shape: tuple[int, ...]) -> np.ndarray
 
 def descriptors() -> list[str]:
     """What this process has open, by name."""
-    found = []
+    descriptors = []
     for entry in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd") else []:
         try:
-            found.append(os.readlink(f"/proc/self/fd/{entry}"))
+            descriptors.append(os.readlink(f"/proc/self/fd/{entry}"))
         except OSError:
             continue  # the folder that was listed
-    return sorted(name for name in found if "crosswind" in name)
+    return sorted(name for name in descriptors if "crosswind" in name)

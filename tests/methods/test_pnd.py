@@ -93,14 +93,14 @@ def plain(
     model, biased = modules["model"], modules["biased"]
     names = [name for name in model.stages if name != "stem"]
     ours, theirs = model.taps(batch.x, names), biased.taps(batch.x, names)
-    total, kept, answers, before = 0.0, {"intrinsic": [], "biased": []}, [], None  # type: ignore[var-annotated]
+    total, scores_of_half, answers, before = 0.0, {"intrinsic": [], "biased": []}, [], None  # type: ignore[var-annotated]
     for e, name in enumerate(names):
         expert = modules["experts"][e]
         u, v = expert.ours(ours[name]), expert.theirs(theirs[name])
         d, b = expert.intrinsic(torch.cat([u, v], 1)), expert.biased(torch.cat([u, v], 1))
         answers.append(d)
-        running = {half: state[half][e].tolist() for half in kept}
-        right, wrong = (-one.log_softmax(1)[range(len(b)), batch.y] for one in (d, b))
+        running = {half: state[half][e].tolist() for half in scores_of_half}
+        right, wrong = (-logits.log_softmax(1)[range(len(b)), batch.y] for logits in (d, b))
         for i, row in enumerate(batch.ids.tolist()):
             for half, losses in (("intrinsic", right), ("biased", wrong)):
                 old = running[half][row]
@@ -109,14 +109,18 @@ def plain(
                     if state["seen"][row]
                     else float(losses[i])
                 )
-        for half in kept:
-            kept[half].append(running[half])
+        for half in scores_of_half:
+            scores_of_half[half].append(running[half])
         weights = []
         for row, label in zip(batch.ids.tolist(), batch.y.tolist(), strict=True):
-            same = [other for other in range(12) if int(state["label"][other]) == label]
+            same = [
+                row_of_label
+                for row_of_label in range(12)
+                if int(state["label"][row_of_label]) == label
+            ]
             shares = {
-                half: running[half][row] / max(running[half][other] for other in same)
-                for half in kept
+                half: running[half][row] / max(running[half][row_of_label] for row_of_label in same)
+                for half in scores_of_half
             }
             weights.append(shares["biased"] / (shares["biased"] + shares["intrinsic"]))
         total += (
@@ -132,8 +136,8 @@ def plain(
             total += float(torch.exp(-p * (p / r).log()).mean())
         before = b
     shares = modules["gate"](torch.cat(answers, 1)).softmax(1)
-    mixed = sum(shares[:, e : e + 1] * one for e, one in enumerate(answers))
-    return total + float(nn.functional.cross_entropy(mixed, batch.y)), kept  # type: ignore[arg-type]
+    mixed = sum(shares[:, e : e + 1] * expert_logits for e, expert_logits in enumerate(answers))
+    return total + float(nn.functional.cross_entropy(mixed, batch.y)), scores_of_half  # type: ignore[arg-type]
 
 
 def test_warm_up_as_loops_over_experts_and_rows() -> None:
@@ -143,14 +147,14 @@ def test_warm_up_as_loops_over_experts_and_rows() -> None:
         module.eval()  # so that two passes are the same
     with torch.no_grad():
         for ids in ([0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8, 9], [0, 3, 11, 10, 6, 1]):
-            expected, kept = plain(method, modules, state, given(ids))
-            found = method.loss(modules, given(ids), state)
-            assert float(found.total) == pytest.approx(expected, rel=1e-5)
-            for half, values in kept.items():
-                assert found.state[half][:3].tolist() == [
-                    pytest.approx(one, abs=1e-6) for one in values
+            expected, scores_of_half = plain(method, modules, state, given(ids))
+            losses = method.loss(modules, given(ids), state)
+            assert float(losses.total) == pytest.approx(expected, rel=1e-5)
+            for half, values in scores_of_half.items():
+                assert losses.state[half][:3].tolist() == [
+                    pytest.approx(score, abs=1e-6) for score in values
                 ]
-            state = {**state, **found.state}
+            state = {**state, **losses.state}
     assert state["seen"].all()
     assert torch.equal(state["intrinsic"][3:], torch.zeros(DEPTHS - 3, 12)), (
         "small-cnn has three depths"
@@ -166,27 +170,31 @@ def test_the_main_stage_adds_the_contrast_of_drawn_anchors() -> None:
     batch, names = given(list(range(12)), "main"), ("block1", "block2", "block3")
     with torch.no_grad():
         torch.manual_seed(5)
-        found = method.loss(modules, batch, state)
+        losses = method.loss(modules, batch, state)
         plainly = method.loss(modules, replace(batch, stage=WARM_UP), state)
         torch.manual_seed(5)
         expected = []
         ours, theirs = modules["model"].taps(batch.x, names), modules["biased"].taps(batch.x, names)
         for expert, name in zip(modules["experts"], names, strict=True):  # type: ignore[call-overload]
-            anchors, others, rows = _drawn(batch.ids, 4, 3)
-            assert set(others.tolist()) == set(anchors.tolist()) and len(rows) == 12
+            anchors, partner_rows, rows = _drawn(batch.ids, 4, 3)
+            assert set(partner_rows.tolist()) == set(anchors.tolist()) and len(rows) == 12
             u, v = expert.ours(ours[name]), expert.theirs(theirs[name])
-            for place, (i, j) in enumerate(zip(anchors.tolist(), others.tolist(), strict=True)):
-                own = expert.intrinsic(torch.cat([u[i], v[i]])[None])[0]
+            for pair_index, (i, j) in enumerate(
+                zip(anchors.tolist(), partner_rows.tolist(), strict=True)
+            ):
+                similarity_input = expert.intrinsic(torch.cat([u[i], v[i]])[None])[0]
                 offered = [expert.intrinsic(torch.cat([u[i], v[j]])[None])[0]]
                 offered += [
                     expert.biased(torch.cat([u[int(k)], v[i]])[None])[0]
-                    for k in rows[3 * place : 3 * place + 3]
+                    for k in rows[3 * pair_index : 3 * pair_index + 3]
                 ]
-                logits = torch.stack([-0.1 * (own - one).square().mean() for one in offered])
+                logits = torch.stack(
+                    [-0.1 * (similarity_input - candidate).square().mean() for candidate in offered]
+                )
                 expected.append(float(-logits.log_softmax(0)[0]))
-    assert float(found.terms["contrast"]) == pytest.approx(np.mean(expected), rel=1e-5)
-    more = 4.0 * np.mean(expected) + (2.0 - 0.2) * float(plainly.terms["intrinsic"])
-    assert float(found.total) == pytest.approx(float(plainly.total) + more, rel=1e-5)
+    assert float(losses.terms["contrast"]) == pytest.approx(np.mean(expected), rel=1e-5)
+    contrast_total = 4.0 * np.mean(expected) + (2.0 - 0.2) * float(plainly.terms["intrinsic"])
+    assert float(losses.total) == pytest.approx(float(plainly.total) + contrast_total, rel=1e-5)
 
 
 def test_each_half_learns_from_its_own_loss_alone() -> None:
@@ -204,19 +212,23 @@ def test_each_half_learns_from_its_own_loss_alone() -> None:
             if value.grad is not None
         }
 
-    one, two, three = slopes(), slopes(alpha1=0.7), slopes(q=0.3)
+    default_slopes, two, three = slopes(), slopes(alpha1=0.7), slopes(q=0.3)
     ours = [
-        key for key in one if key.startswith("model.") or ".ours." in key or ".intrinsic." in key
+        key
+        for key in default_slopes
+        if key.startswith("model.") or ".ours." in key or ".intrinsic." in key
     ]
     theirs = [
-        key for key in one if key.startswith("biased.") or ".theirs." in key or ".biased." in key
+        key
+        for key in default_slopes
+        if key.startswith("biased.") or ".theirs." in key or ".biased." in key
     ]
     assert len(ours) > 10 and len(theirs) > 10 and not set(ours) & set(theirs)
-    assert all(torch.allclose(one[key], two[key]) for key in theirs) and any(
-        not torch.allclose(one[key], two[key]) for key in ours
+    assert all(torch.allclose(default_slopes[key], two[key]) for key in theirs) and any(
+        not torch.allclose(default_slopes[key], two[key]) for key in ours
     )
-    assert all(torch.allclose(one[key], three[key]) for key in ours) and any(
-        not torch.allclose(one[key], three[key]) for key in theirs
+    assert all(torch.allclose(default_slopes[key], three[key]) for key in ours) and any(
+        not torch.allclose(default_slopes[key], three[key]) for key in theirs
     )
 
 
@@ -228,28 +240,33 @@ def test_stages_are_a_warm_up_and_then_its_best_networks() -> None:
     assert stages == [Stage("warm-up", end="best", steps=100, patience=10), Stage(), None]
     short = PnD(warm_up_epochs=3.0).stage(0, Context())  # type: ignore[arg-type]
     assert short is not None and short.steps == 6, "three passes over 12 rows in batches of 6"
-    found = run(PnD(warm_up_patience=None), model="small-cnn", steps=8)
-    assert [item["stage"] for item in found.history] == ["warm-up"] * 2 + ["main"] * 2
+    trained = run(PnD(warm_up_patience=None), model="small-cnn", steps=8)
+    assert [look["stage"] for look in trained.history] == ["warm-up"] * 2 + ["main"] * 2
 
 
 def test_30_steps_at_defaults_are_not_erm_and_the_sigmoid_is_another_method() -> None:
-    plainly, found, squashed = (
+    plainly, defaults, squashed = (
         run(each, model="small-cnn", steps=30) for each in (ERM(), PnD(), PnD(probabilities=True))
     )
-    said = [item.predictions["last"]["test"].logits for item in (plainly, found, squashed)]
-    assert abs(said[0] - said[1]).max() > 1e-2 and abs(said[1] - said[2]).max() > 1e-2  # type: ignore[operator]
-    assert said[2].min() >= 0 and said[2].max() <= 1  # type: ignore[union-attr]
+    logits_of_runs = [
+        trained.predictions["last"]["test"].logits for trained in (plainly, defaults, squashed)
+    ]
+    assert (
+        abs(logits_of_runs[0] - logits_of_runs[1]).max() > 1e-2
+        and abs(logits_of_runs[1] - logits_of_runs[2]).max() > 1e-2
+    )  # type: ignore[operator]
+    assert logits_of_runs[2].min() >= 0 and logits_of_runs[2].max() <= 1  # type: ignore[union-attr]
 
 
 def test_predictions_are_the_gates_in_evaluation_mode() -> None:
-    found = run(PnD(), model="small-cnn", steps=12)
+    trained = run(PnD(), model="small-cnn", steps=12)
     modules, _ = made(PnD())
     for name, module in modules.items():
         prefix = f"{name}."
         module.load_state_dict(
             {
                 k.removeprefix(prefix): v
-                for k, v in found.weights("last").items()
+                for k, v in trained.weights("last").items()
                 if k.startswith(prefix)
             }
         )
@@ -257,20 +274,22 @@ def test_predictions_are_the_gates_in_evaluation_mode() -> None:
     rows = split().evaluation["test"].rows
     x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
-        said = PnD().predict(modules, x, {}).logits
-    assert said is not None and torch.allclose(
-        said, torch.from_numpy(found.predictions["last"]["test"].logits), atol=1e-5
+        logits = PnD().predict(modules, x, {}).logits
+    assert logits is not None and torch.allclose(
+        logits, torch.from_numpy(trained.predictions["last"]["test"].logits), atol=1e-5
     )
 
 
 def test_runs_repeat_and_seeds_differ() -> None:
-    one, two, three = (run(PnD(), model="small-cnn", steps=6, seed=seed) for seed in (0, 0, 1))
-    assert same_weights(one, two) and not same_weights(one, three)
+    first_run, two, three = (
+        run(PnD(), model="small-cnn", steps=6, seed=seed) for seed in (0, 0, 1)
+    )
+    assert same_weights(first_run, two) and not same_weights(first_run, three)
 
 
 def test_weights_are_shown_by_true_group() -> None:
-    found = run(PnD(), model="small-cnn", steps=12)
-    bars, grid = found.exhibits["weights by group"], found.exhibits["weights by expert"]
+    trained = run(PnD(), model="small-cnn", steps=12)
+    bars, grid = trained.exhibits["weights by group"], trained.exhibits["weights by expert"]
     assert isinstance(grid, Grid) and isinstance(bars, Bars)
     assert [round(value, 4) for value in bars.values.values()] == [row[2] for row in grid.rows]
     assert list(bars.values) == [f"{row[0]} ({row[1]})" for row in grid.rows]
@@ -298,14 +317,14 @@ def test_a_network_without_maps_is_refused(name: str) -> None:
 
 def test_a_residual_network_has_an_expert_at_four_stages_of_the_published_sizes() -> None:
     spec = InputSpec.image(32, 32, 3)
-    found = PnD().modules(
+    modules = PnD().modules(
         replace(INFO, input=spec),
         lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0),
     )
-    experts = [one for one in found["experts"].children() if isinstance(one, Expert)]
+    experts = [child for child in modules["experts"].children() if isinstance(child, Expert)]
     shapes = [
         [tuple(layer.weight.shape[:2]) for layer in expert.ours if isinstance(layer, nn.Conv2d)]
         for expert in experts
     ]
     assert shapes == [[(128, width), (512, 128)] for width in (64, 128, 256, 512)]
-    assert isinstance(found["model"], Model) and tuple(found["gate"].weight.shape) == (4, 8)  # type: ignore[union-attr, arg-type]
+    assert isinstance(modules["model"], Model) and tuple(modules["gate"].weight.shape) == (4, 8)  # type: ignore[union-attr, arg-type]

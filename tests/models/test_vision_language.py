@@ -97,38 +97,47 @@ def test_scores_and_answers_are_those_of_the_library_by_hand(
     prompt = "<|user|><image> Is it a digit<|end|><|assistant|>"
     knobs = {"prompt": "Is it a digit", "answers": {"yes": "a", "no": "b", "not one": "b"}}
     image = vision_language._pictures(digits.inputs(ROWS.rows[:1]))
-    one: Any = SimpleNamespace(rows=ROWS.rows[:1])
+    first_row: Any = SimpleNamespace(rows=ROWS.rows[:1])
     by_word = []
     for word in ("yes", "no", "not one"):
-        given = processor(images=image, text=prompt + word, return_tensors="pt")
-        many = len(word.split())
-        assert given["input_ids"][0, 0] == 0 and (given["input_ids"][0] == 0).sum() == 1
+        model_inputs = processor(images=image, text=prompt + word, return_tensors="pt")
+        n_tokens = len(word.split())
+        assert (
+            model_inputs["input_ids"][0, 0] == 0 and (model_inputs["input_ids"][0] == 0).sum() == 1
+        )
         with torch.inference_mode():
-            p = net(**given).logits[0, -many - 1 : -1].log_softmax(-1)
+            p = net(**model_inputs).logits[0, -n_tokens - 1 : -1].log_softmax(-1)
         by_word.append(
-            [float(p[place, token]) for place, token in enumerate(given["input_ids"][0, -many:])]
+            [
+                float(p[index, token])
+                for index, token in enumerate(model_inputs["input_ids"][0, -n_tokens:])
+            ]
         )
     for score in ("sum", "mean"):
-        said = np.array([getattr(np, score)(item) for item in by_word])
+        scores_of_word = np.array([getattr(np, score)(item) for item in by_word])
         _, logits = model(folders["llava"], by="score", score=score, **knobs).answer(
-            one, digits, ["a", "b"]
+            first_row, digits, ["a", "b"]
         )
-        np.testing.assert_allclose(logits[0], [said[0], np.logaddexp(said[1], said[2])], rtol=1e-4)
-    given = processor(images=image, text=prompt, return_tensors="pt")
+        np.testing.assert_allclose(
+            logits[0],
+            [scores_of_word[0], np.logaddexp(scores_of_word[1], scores_of_word[2])],
+            rtol=1e-4,
+        )
+    model_inputs = processor(images=image, text=prompt, return_tensors="pt")
     for beams in (1, 3):
-        own = net.generate(
-            **given,
+        generated = net.generate(
+            **model_inputs,
             max_new_tokens=4,
             num_beams=beams,
             do_sample=False,
             suppress_tokens=[4],
             repetition_penalty=1.5,
         )
-        told = model(folders["llava"], beams=beams, repetition_penalty=1.5, **knobs).answer(
-            one, digits, ["a", "b"]
+        answers = model(folders["llava"], beams=beams, repetition_penalty=1.5, **knobs).answer(
+            first_row, digits, ["a", "b"]
         )
-        assert told[2] == processor.batch_decode(
-            own[:, given["input_ids"].shape[1] :], skip_special_tokens=True
+        assert answers[2] == processor.batch_decode(
+            generated[:, model_inputs["input_ids"].shape[1] :], skip_special_tokens=True
         )  # type: ignore[misc]
 
 
@@ -144,19 +153,27 @@ def test_the_q_former_reads_the_prompt_and_not_the_label(
     image = vision_language._pictures(digits.inputs(ROWS.rows[:1]))
     prompt = "USER:\nIs it a digit \nASSISTANT:"
     instruction = processor(images=image, text=prompt, return_tensors="pt")
-    said = []
+    log_scores = []
     for word in ("yes", "no"):
-        given = processor(images=image, text=f"{prompt} {word}", return_tensors="pt")
-        given |= {name: value for name, value in instruction.items() if name.startswith("qformer")}
+        model_inputs = processor(images=image, text=f"{prompt} {word}", return_tensors="pt")
+        model_inputs |= {
+            name: value for name, value in instruction.items() if name.startswith("qformer")
+        }
         with torch.inference_mode():
-            said.append(
-                float(net(**given).logits[0, -2].log_softmax(-1)[given["input_ids"][0, -1]])
+            log_scores.append(
+                float(
+                    net(**model_inputs)
+                    .logits[0, -2]
+                    .log_softmax(-1)[model_inputs["input_ids"][0, -1]]
+                )
             )
-    one: Any = SimpleNamespace(rows=ROWS.rows[:1])
-    told = model(
+    first_row: Any = SimpleNamespace(rows=ROWS.rows[:1])
+    scoring_model = model(
         folders["instructblip"], by="score", prompt="Is it a digit", answers={"yes": "a", "no": "b"}
     )
-    np.testing.assert_allclose(told.answer(one, digits, ["a", "b"])[1], [said], rtol=1e-4)  # type: ignore[arg-type]
+    np.testing.assert_allclose(
+        scoring_model.answer(first_row, digits, ["a", "b"])[1], [log_scores], rtol=1e-4
+    )  # type: ignore[arg-type]
 
 
 def test_draws_are_keyed_by_seed_and_row_and_follow_the_likelihoods(
@@ -179,14 +196,14 @@ def test_draws_are_keyed_by_seed_and_row_and_follow_the_likelihoods(
     )
     p = torch.tensor([0.5, 0.3, 0.15, 0.05])
     draw = vision_language._Drawn(np.arange(4000), 0, 2.0, 0.9)
-    found = [
+    draw_counts = [
         draw(torch.zeros(4000, 1), (p.log() * 2).expand(4000, 4)).argmax(1).bincount(minlength=4)
         / 4000
         for _ in range(2)
     ]
-    for counts in found:  # the last is beyond nine tenths of the likeliest
+    for counts in draw_counts:  # the last is beyond nine tenths of the likeliest
         assert counts[3] == 0 and (counts[:3] - p[:3] / 0.95).abs().max() < 0.03
-    assert not torch.equal(*found), "another step draws anew"
+    assert not torch.equal(*draw_counts), "another step draws anew"
 
 
 def test_a_model_without_a_template_is_spoken_to_as_in_the_paper(
@@ -252,7 +269,7 @@ STUDY: dict[str, Any] = {
 def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    told = {
+    vision_model = {
         "model": "vision-language",
         "path": str(folders["llava"]),
         "max_new_tokens": 2,
@@ -260,7 +277,10 @@ def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
     }
     study = {
         **STUDY,
-        "models": {"words": told, "scored": {**told, "by": "score", "prompt": "Which digit is it"}},
+        "models": {
+            "words": vision_model,
+            "scored": {**vision_model, "by": "score", "prompt": "Which digit is it"},
+        },
     }
     study["data"] = {
         "digits": {
@@ -270,17 +290,19 @@ def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
         }
     }
     plan = make_plan(study_from(study))
-    asked = [job for job in plan.jobs if job.kind == "predict" and job.labels["model"] == "words"]
-    assert len({job.key for job in asked if job.spec["set"] == "test"}) == 1, (
+    predict_jobs = [
+        job for job in plan.jobs if job.kind == "predict" and job.labels["model"] == "words"
+    ]
+    assert len({job.key for job in predict_jobs if job.spec["set"] == "test"}) == 1, (
         "two shifts and two seeds share the test set"
     )
-    found = cw.run_study(study, tmp_path / "out")
-    assert found.summary.failed == 0
+    study_run = cw.run_study(study, tmp_path / "out")
+    assert study_run.summary.failed == 0
     from crosswind.cli.main import _status
 
     with Store.open(tmp_path / "out") as store:
         rows = {row["method"]: row for row in store.results("words") if row["set"] == "test"}
-        said = run_predictions(store, rows["words"]["key"])[GIVEN]["test"]
+        predictions = run_predictions(store, rows["words"]["key"])[GIVEN]["test"]
         needs = [
             Path(str(store.run(key)["artifacts"]))
             for key in store.run(rows["words"]["key"])["needs"]
@@ -290,14 +312,18 @@ def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
             for key in store.run(rows["scored"]["key"])["needs"]
             if (path := store.run(key)["artifacts"] / TEXTS).exists()
         ]
-    kept = next(
-        list(read_texts(folder)) for folder in needs if len(list(read_texts(folder))) == len(said)
+    kept_texts = next(
+        list(read_texts(folder))
+        for folder in needs
+        if len(list(read_texts(folder))) == len(predictions)
     )
-    assert [item["id"] for item in kept] == said.ids.tolist()
+    assert [record["id"] for record in kept_texts] == predictions.ids.tolist()
     names = dict(enumerate(["0", "1"]))
-    assert [item["label"] for item in kept] == [names.get(code) for code in said.answer.tolist()]
+    assert [record["label"] for record in kept_texts] == [
+        names.get(code) for code in predictions.answer.tolist()
+    ]
     assert (
-        rows["words"]["metrics"]["unparsed"] == (said.answer == -1).sum() > 0
+        rows["words"]["metrics"]["unparsed"] == (predictions.answer == -1).sum() > 0
         and rows["scored"]["metrics"]["unparsed"] == 0
     )
     assert rows["words"]["metrics"]["nll"] is None and rows["scored"]["metrics"]["nll"] > 0
@@ -447,19 +473,19 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(
 def test_it_tells_how_many_rows_are_answered(
     folders: dict[str, Path], digits: cw.AttributedDataset
 ) -> None:
-    told: list[tuple[int, int]] = []
-    with telling(lambda done, of: told.append((done, of))):
+    progress: list[tuple[int, int]] = []
+    with telling(lambda done, total: progress.append((done, total))):
         model(folders["llava"], batch=2).answer(ROWS, digits, CLASSES)
         Clip(clip_folder()).answer(ROWS, digits, CLASSES)
-    assert told == [(2, 5), (4, 5), (5, 5), (5, 5)]
+    assert progress == [(2, 5), (4, 5), (5, 5), (5, 5)]
     model(folders["llava"], batch=2).answer(ROWS, digits, CLASSES)
-    assert len(told) == 4, "nobody listens"
+    assert len(progress) == 4, "nobody listens"
 
 
 def test_texts_are_refused_when_it_is_planned(folders: dict[str, Path], tmp_path: Path) -> None:
     lines = [
         "text,label,length",
-        *(f"word {place},{'ab'[place % 2]},{'sl'[place // 2 % 2]}" for place in range(400)),
+        *(f"word {index},{'ab'[index % 2]},{'sl'[index // 2 % 2]}" for index in range(400)),
     ]
     (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
     source = {
@@ -496,23 +522,25 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    found = refused("owner/name", revision="0" * 40)
+    refusal = refused("owner/name", revision="0" * 40)
     assert (
-        "is not in the hub's cache and cannot be downloaded" in found
-        and "name a folder with its files" in found
+        "is not in the hub's cache and cannot be downloaded" in refusal
+        and "name a folder with its files" in refusal
     )
     assert "the files in" in refused(folders["llava"], path_sha256="0" * 64)
-    whole = write_llava(tmp_path / "whole")
-    tensors = load_file(whole / "model.safetensors")
+    intact_folder = write_llava(tmp_path / "whole")
+    tensors = load_file(intact_folder / "model.safetensors")
     gone = next(name for name in tensors if "multi_modal_projector" in name)
     save_file(
         {name: value for name, value in tensors.items() if name != gone},
-        whole / "model.safetensors",
+        intact_folder / "model.safetensors",
         {"format": "pt"},
     )
-    assert "do not fit its config.json: they lack" in refused(whole)
-    (whole / "model.safetensors").write_bytes(b"nothing")
-    assert "cannot be read as a vision-language model" in refused(whole, batch=1, dtype="float32")
+    assert "do not fit its config.json: they lack" in refused(intact_folder)
+    (intact_folder / "model.safetensors").write_bytes(b"nothing")
+    assert "cannot be read as a vision-language model" in refused(
+        intact_folder, batch=1, dtype="float32"
+    )
     broken = write_llava(tmp_path / "broken")
     assert "the model's processor does not take the prompt" in refused(
         broken, format="{prompt} {image} {image}"

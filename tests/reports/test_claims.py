@@ -46,7 +46,7 @@ def run(
     shift: str = "SC",
     model: str = "mlp",
     point: str = "",
-    **more: Any,
+    **fields: Any,
 ) -> list[Any]:
     base = {
         "study": "mini",
@@ -57,7 +57,7 @@ def run(
         "method": method,
         "point": point,
     }
-    base |= {"seed": seed, "status": more.pop("status", "finished")}
+    base |= {"seed": seed, "status": fields.pop("status", "finished")}
     if base["status"] not in ("finished", "diverged"):
         return [{**base, "rule": None, "set": None, "metrics": None}]
     metrics = {
@@ -67,16 +67,16 @@ def run(
         "n": 100,
         "role": "test",
     }
-    validation = {**metrics, "accuracy": more.pop("validation", 0.5), "role": "validation"}
+    validation = {**metrics, "accuracy": fields.pop("validation", 0.5), "role": "validation"}
     scored = [("best-id", "test", metrics), ("best-id", "validation", validation)]
     return [{**base, "rule": rule, "set": name, "metrics": values} for rule, name, values in scored]
 
 
-def several(method: str, values: list[float], **more: Any) -> list[Any]:
-    return [row for seed, value in enumerate(values) for row in run(method, seed, value, **more)]
+def several(method: str, values: list[float], **fields: Any) -> list[Any]:
+    return [row for seed, value in enumerate(values) for row in run(method, seed, value, **fields)]
 
 
-def judged(rows: list[Any], *claims: dict[str, Any], **more: Any) -> list[Judgement]:
+def judged(rows: list[Any], *claims: dict[str, Any], **settings: Any) -> list[Judgement]:
     return judge(
         arrange(rows),
         {
@@ -84,20 +84,20 @@ def judged(rows: list[Any], *claims: dict[str, Any], **more: Any) -> list[Judgem
             "reference": "erm",
             "selection": ["best-id"],
             "claims": list(claims),
-            **more,
+            **settings,
         },
     )
 
 
-def tabled(found: list[Judgement]) -> ReportTable:
-    table = claim_table("mini", found)
+def tabled(judgements: list[Judgement]) -> ReportTable:
+    table = claim_table("mini", judgements)
     assert table is not None
     return table
 
 
-def numbered(found: list[Judgement]) -> list[dict[str, Any]]:
+def numbered(judgements: list[Judgement]) -> list[dict[str, Any]]:
     """The rows of the table of numbers, by column."""
-    table = claim_number_table("mini", found)
+    table = claim_number_table("mini", judgements)
     assert table is not None
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
@@ -125,8 +125,8 @@ ERM = several("erm", [0.60, 0.62, 0.64])
     ],
 )
 def test_verdicts_by_hand(irm: list[float], verdict: str) -> None:
-    (found,) = judged(ERM + several("irm", irm), claim())
-    assert found.verdict == verdict
+    (judgement,) = judged(ERM + several("irm", irm), claim())
+    assert judgement.verdict == verdict
 
 
 def test_the_numbers_by_hand() -> None:
@@ -136,8 +136,10 @@ def test_the_numbers_by_hand() -> None:
     t = 0.1 / (0.01 / sqrt 3) = 17.32; for 2 degrees of freedom p = 1 - t / sqrt(2 + t^2) = 1 -
     17.32 / sqrt 302 = 0.00332. Both claims have it: 0.00332 * 2 = 0.00664.
     """
-    found = judged(ERM + several("irm", [0.70, 0.73, 0.73]), claim(), claim(metric="worst_group"))
-    table = tabled(found)
+    judgements = judged(
+        ERM + several("irm", [0.70, 0.73, 0.73]), claim(), claim(metric="worst_group")
+    )
+    table = tabled(judgements)
     assert (
         table.title == "Claims (mini, digits, shift SC, size few, mlp, set test, selection best-id)"
     )
@@ -178,8 +180,8 @@ def test_the_numbers_by_hand() -> None:
     assert any(
         "adjusted for the 2 judgements of this study together" in note for note in table.notes
     )
-    assert found[0].adjusted == pytest.approx(0.00664, abs=1e-5)
-    row, worst = numbered(found)
+    assert judgements[0].adjusted == pytest.approx(0.00664, abs=1e-5)
+    row, worst = numbered(judgements)
     assert (row["better_mean"], row["than_mean"]) == (pytest.approx(0.72), pytest.approx(0.62))
     assert (worst["better_mean"], worst["than_mean"]) == (pytest.approx(0.36), pytest.approx(0.31))
     assert (row["diff"], row["diff_low"], row["n"]) == (
@@ -207,9 +209,16 @@ def test_a_model_that_is_asked_counts_once_though_it_stands_beside_every_trained
         (on[1], {"method": "erm"}),
         ({"method": "erm"}, on[1]),
     ]
-    told = {"models": {name: {} for name in ("mlp", "cnn", "llava", "phi")}, "methods": {"erm": {}}}
-    found = judged(rows, *(claim(better=better, than=than) for better, than in claims), **told)
-    assert [(item.number, item.better.model, item.than.model) for item in found] == [
+    study_models = {
+        "models": {name: {} for name in ("mlp", "cnn", "llava", "phi")},
+        "methods": {"erm": {}},
+    }
+    judgements = judged(
+        rows, *(claim(better=better, than=than) for better, than in claims), **study_models
+    )
+    assert [
+        (judgement.number, judgement.better.model, judgement.than.model) for judgement in judgements
+    ] == [
         (1, "cnn", "cnn"),
         (2, "cnn", "cnn"),
         (3, "mlp", "mlp"),
@@ -220,8 +229,10 @@ def test_a_model_that_is_asked_counts_once_though_it_stands_beside_every_trained
     ]
     for row in rows:  # what is of the training rows differs by seed for a model that is asked, too
         row["metrics"] = {**row["metrics"], "selected_step": 0, "train_shared": row["seed"] / 10}
-    (at,) = [at for at in arrange(rows).shown() if at.place.model == "cnn"]
-    assert [at.entries["SC", name].summary("accuracy").n for name in ("erm", "llava")] == [3, 1]  # type: ignore[union-attr]
+    (place_results,) = [at for at in arrange(rows).shown() if at.place.model == "cnn"]
+    assert [
+        place_results.entries["SC", name].summary("accuracy").n for name in ("erm", "llava")
+    ] == [3, 1]  # type: ignore[union-attr]
 
 
 def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
@@ -229,17 +240,20 @@ def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
     rows += several("irm", [0.4, 0.3, 0.5], shift="none", model="cnn") + several(
         "erm", [0.6, 0.5, 0.6], shift="none", model="cnn"
     )
-    found = judged(
+    judgements = judged(
         rows,
         claim(),
         claim(better={"method": "erm", "model": "cnn"}, than={"method": "erm", "model": "mlp"}),
     )
-    assert [(item.number, item.shift, item.better.model, item.than.model) for item in found] == [
+    assert [
+        (judgement.number, judgement.shift, judgement.better.model, judgement.than.model)
+        for judgement in judgements
+    ] == [
         (1, "SC", "mlp", "mlp"),
         (1, "none", "cnn", "cnn"),  # irm is not run on mlp there, and erm on cnn not under SC
         (2, "none", "cnn", "mlp"),
     ]
-    table = tabled(found)
+    table = tabled(judgements)
     cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [(row["shift"], row["model"], row["better"]) for row in cells] == [
         ("SC", "mlp", "irm"),
@@ -247,8 +261,8 @@ def test_what_a_claim_leaves_open_is_judged_at_each() -> None:
         ("none", None, "erm, cnn"),
     ]
     assert judged(rows, claim(shift="SC", model="cnn")) == []
-    found = judged(rows, claim(better={"method": "erm", "model": "cnn"}, than="erm"))
-    assert [(item.better.model, item.than.model) for item in found] == [
+    judgements = judged(rows, claim(better={"method": "erm", "model": "cnn"}, than="erm"))
+    assert [(judgement.better.model, judgement.than.model) for judgement in judgements] == [
         ("cnn", "mlp")
     ]  # and not cnn with itself
 
@@ -259,12 +273,12 @@ STRONG, WEAK, NOTHING = [0.70, 0.73, 0.73], [0.66, 0.73, 0.71], [0.61, 0.62, 0.6
 THREE = [claim(), claim(better="weak"), claim(better="nothing")]
 
 
-def family(**more: Any) -> list[Any]:
+def family(**fields: Any) -> list[Any]:
     return (
         ERM
         + several("irm", STRONG)
-        + several("weak", WEAK, **more)
-        + several("nothing", NOTHING, **more)
+        + several("weak", WEAK, **fields)
+        + several("nothing", NOTHING, **fields)
     )
 
 
@@ -283,10 +297,10 @@ def family(**more: Any) -> list[Any]:
 def test_verdicts_are_of_the_claims_together(
     multiplicity: str, adjusted: list[float], verdicts: list[str]
 ) -> None:
-    found = judged(family(), *THREE, multiplicity=multiplicity)
-    assert [item.adjusted for item in found] == pytest.approx(adjusted, abs=1e-4)
-    assert [item.verdict for item in found] == verdicts
-    table, cells = tabled(found), numbered(found)[1]
+    judgements = judged(family(), *THREE, multiplicity=multiplicity)
+    assert [judgement.adjusted for judgement in judgements] == pytest.approx(adjusted, abs=1e-4)
+    assert [judgement.verdict for judgement in judgements] == verdicts
+    table, cells = tabled(judgements), numbered(judgements)[1]
     # 0.08 -+ t(2) * 0.02646 / sqrt 3: t is 7.6488 at 1 - 0.05 / 3, where one of three is told, and
     # 4.3027 at 0.95.
     levels = {
@@ -309,16 +323,16 @@ def test_verdicts_are_of_the_claims_together(
 
 
 def test_another_method_or_rule_changes_no_verdict_and_another_claim_does() -> None:
-    more = (
+    larger_family = (
         family()
         + several("other", [0.9, 0.91, 0.95])
         + several("irm", STRONG, shift="none")
         + several("erm", WEAK, shift="none")
     )
     two = [claim(shift="SC"), claim(better="weak", shift="SC")]
-    first, second = judged(family(), *two), judged(more, *two)
-    assert [(item.verdict, item.adjusted) for item in first] == [
-        (item.verdict, item.adjusted) for item in second
+    first, second = judged(family(), *two), judged(larger_family, *two)
+    assert [(judgement.verdict, judgement.adjusted) for judgement in first] == [
+        (judgement.verdict, judgement.adjusted) for judgement in second
     ]
     assert first[1].verdict == HOLDS and judged(family(), *THREE)[1].verdict == CANNOT_TELL
 
@@ -330,10 +344,14 @@ def test_the_family_is_the_declared_one_while_runs_are_missing() -> None:
         ERM + several("irm", STRONG) + several("weak", WEAK[:2]) + several("nothing", NOTHING[:2])
     )
     rows += run("weak", 2, 0.0, status="pending") + run("nothing", 2, 0.0, status="pending")
-    found = judged(rows, *THREE)
-    assert [item.family for item in found] == [3, 3, 3]
-    assert [item.adjusted for item in found] == [pytest.approx(0.00997, abs=1e-4), None, None]
-    assert [item.verdict for item in found] == [HOLDS, NOT_RUN, NOT_RUN]
+    judgements = judged(rows, *THREE)
+    assert [judgement.family for judgement in judgements] == [3, 3, 3]
+    assert [judgement.adjusted for judgement in judgements] == [
+        pytest.approx(0.00997, abs=1e-4),
+        None,
+        None,
+    ]
+    assert [judgement.verdict for judgement in judgements] == [HOLDS, NOT_RUN, NOT_RUN]
 
 
 def test_split_seeds_are_paired_with_seeds() -> None:
@@ -351,15 +369,15 @@ def test_split_seeds_are_paired_with_seeds() -> None:
                 {**row, "split_seed": split}
                 for row in run("irm", seed, 0.7 + 0.001 * split + 0.002 * seed)
             ]
-    (found,) = judged(rows, claim())
-    difference = found.difference
+    (judgement,) = judged(rows, claim())
+    difference = judgement.difference
     assert difference is not None and (difference.n, difference.splits, difference.missing) == (
         4,
         2,
         2,
     )
     assert difference.mean == pytest.approx(0.1 + 0.0005 + 0.001)
-    table = tabled([found])
+    table = tabled([judgement])
     assert table.columns[-1] == "runs" and table.rows[0][-1] == 4
     assert any("at the same seed and split seed" in note for note in table.notes)
     assert (
@@ -379,25 +397,26 @@ def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
     """erm 0.60, 0.62, 0.64: interval 0.62 +- 0.0497, so 0.5703 to 0.6697. Its worst groups are
     half: 0.2852 to 0.3348."""
     rows = ERM + several("irm", STRONG)
-    at = "at chance here, as far as its interval tells (guessing reaches {})"
+    chance_note = "at chance here, as far as its interval tells (guessing reaches {})"
     below, worst = (
         "below chance here (guessing reaches {}): it is misled",
         "at chance here (the worst group of a guess has at most {})",
     )
-    for classes, majority, metric, where, told in [
-        (2, 0.58, "accuracy", "at", at.format("0.580")),
+    for classes, majority, metric, where, chance_words in [
+        (2, 0.58, "accuracy", "at", chance_note.format("0.580")),
         (2, 0.67, "accuracy", "below", below.format("0.670")),
         (2, 0.57, "accuracy", "", ""),
         (3, 0.5, "worst_group", "at", worst.format("0.333")),
         (2, 0.5, "worst_group", "at", worst.format("0.500")),
         (4, 0.9, "worst_group", "", ""),
     ]:
-        found = judged(with_classes(rows, classes, majority), claim(metric=metric))
-        said = [note for note in tabled(found).notes if " chance here" in note]
-        assert len(said) == bool(told) and all(
-            note.startswith(f"Claim 1 under SC: erm on mlp is {told}") for note in said
+        judgements = judged(with_classes(rows, classes, majority), claim(metric=metric))
+        chance_notes = [note for note in tabled(judgements).notes if " chance here" in note]
+        assert len(chance_notes) == bool(chance_words) and all(
+            note.startswith(f"Claim 1 under SC: erm on mlp is {chance_words}")
+            for note in chance_notes
         )
-        assert numbered(found)[0]["than_chance"] == where
+        assert numbered(judgements)[0]["than_chance"] == where
     assert not any(
         "at chance" in note for note in tabled(judged(rows, claim())).notes
     )  # older stores do not name their classes
@@ -416,18 +435,18 @@ def test_a_claim_on_the_worst_group_says_by_what_its_step_was_chosen() -> None:
 @pytest.mark.parametrize("status", ["pending", "running"])
 def test_nothing_is_said_before_all_runs_of_both_sides_have_ended(status: str) -> None:
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status=status)
-    found = judged(rows, claim())
-    table = tabled(found)
+    judgements = judged(rows, claim())
+    table = tabled(judgements)
     assert table.rows == ((1, NOT_RUN, "irm", "erm", None, None, None, 0),)
     assert any(note.startswith("not run yet: 1 of 1 wait") for note in table.notes)
 
 
 def test_failed_runs_are_told_and_leave_their_seed_out() -> None:
     rows = ERM + several("irm", [0.70, 0.73]) + run("irm", 2, 0.0, status="failed")
-    found = judged(
+    judgements = judged(
         rows, claim()
     )  # 0.10, 0.11: sd 0.00707, half-width 12.706 * 0.00707 / sqrt 2 = 0.0635
-    table = tabled(found)
+    table = tabled(judgements)
     assert table.rows == ((1, HOLDS, "irm", "erm", "+0.105", "+0.041 to +0.169", "0.030", 2),)
     assert (
         "Claim 1 under SC: failed runs: irm on mlp 1; seeds without a partner, left out: 1."
@@ -441,10 +460,10 @@ def test_grids_of_two_sizes_are_warned_of() -> None:
     )
     table = tabled(judged(ERM + irm, claim()))
     assert table.rows[0][1] == HOLDS
-    told = (
+    warning = (
         "WARNING: the sides did not try equally many points: irm on mlp 2, erm on mlp 1 (claim 1)."
     )
-    assert any(note.startswith(told) for note in table.notes)
+    assert any(note.startswith(warning) for note in table.notes)
     erm = several("erm", [0.5, 0.5, 0.5], point="a") + several(
         "erm", [0.60, 0.62, 0.64], point="b", validation=0.9
     )
@@ -464,10 +483,10 @@ def test_no_claims_no_table() -> None:
 def test_a_claim_compares_two_shifts() -> None:
     erm = several("erm", [0.90, 0.93, 0.93], shift="none") + several("erm", [0.80, 0.82, 0.84])
     cost = claim(better={"method": "erm", "shift": "none"}, than={"method": "erm", "shift": "SC"})
-    (item,) = judged(erm, cost, shifts={"none": [], "SC": {}})
-    assert item.verdict == HOLDS and item.difference is not None
-    assert item.difference.mean == pytest.approx(0.1)  # 0.10, 0.11, 0.09
-    table = tabled([item])
+    (judgement,) = judged(erm, cost, shifts={"none": [], "SC": {}})
+    assert judgement.verdict == HOLDS and judgement.difference is not None
+    assert judgement.difference.mean == pytest.approx(0.1)  # 0.10, 0.11, 0.09
+    table = tabled([judgement])
     assert dict(zip(table.columns, table.rows[0], strict=True))["better"] == "erm under none"
     assert (
         dict(zip(table.columns, table.rows[0], strict=True))["than"] == "erm under SC"
@@ -484,19 +503,26 @@ def test_what_a_method_wins_back() -> None:
         + several("irm", [0.80, 0.83, 0.77])
     )
     shifts = {"none": [], "SC": {}}
-    (item,) = judged(rows, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
-    assert item.verdict == HOLDS and item.difference is not None
-    assert (item.difference.mean, item.difference.sd) == (pytest.approx(0.1), pytest.approx(0.01))
-    assert item.unshifted is not None and item.unshifted.shift == "none" and len(item.sides) == 3
-    (item,) = judged(rows, claim(wins_back=1, shift="SC"), shifts=shifts)
+    (judgement,) = judged(rows, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
+    assert judgement.verdict == HOLDS and judgement.difference is not None
+    assert (judgement.difference.mean, judgement.difference.sd) == (
+        pytest.approx(0.1),
+        pytest.approx(0.01),
+    )
     assert (
-        item.verdict == OPPOSITE
-        and item.difference is not None
-        and item.difference.mean == pytest.approx(-0.1)
+        judgement.unshifted is not None
+        and judgement.unshifted.shift == "none"
+        and len(judgement.sides) == 3
+    )
+    (judgement,) = judged(rows, claim(wins_back=1, shift="SC"), shifts=shifts)
+    assert (
+        judgement.verdict == OPPOSITE
+        and judgement.difference is not None
+        and judgement.difference.mean == pytest.approx(-0.1)
     )
     waiting = [*rows, *run("erm", 3, 0.0, shift="none", status="pending")]
-    (item,) = judged(waiting, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
-    assert item.verdict == NOT_RUN, "a run of the unshifted side has not ended"
+    (judgement,) = judged(waiting, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
+    assert judgement.verdict == NOT_RUN, "a run of the unshifted side has not ended"
     assert (
         tabled(judged(rows, claim(wins_back=0.5, shift="SC"), shifts=shifts)).rows[0][3]
         == "erm with 50% of SC's cost won back"
@@ -528,16 +554,17 @@ def test_what_a_method_wins_back() -> None:
 def test_a_claim_that_the_sides_are_equal(
     irm: list[float], margin: float, p: float, verdict: str
 ) -> None:
-    (found,) = judged(ERM + several("irm", irm), claim(margin=margin))
-    assert found.tested is not None and found.tested.p == pytest.approx(p, abs=1e-4)
-    assert (found.verdict, found.adjusted) == (verdict, found.tested.p)
-    table = tabled([found])
+    (judgement,) = judged(ERM + several("irm", irm), claim(margin=margin))
+    assert judgement.tested is not None and judgement.tested.p == pytest.approx(p, abs=1e-4)
+    assert (judgement.verdict, judgement.adjusted) == (verdict, judgement.tested.p)
+    table = tabled([judgement])
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (
-        row["than"] == f"erm ± {margin:g}" and row["difference"] == f"{found.difference.mean:+.3f}"
+        row["than"] == f"erm ± {margin:g}"
+        and row["difference"] == f"{judgement.difference.mean:+.3f}"
     )  # type: ignore[union-attr]
     assert any("two one-sided tests" in note for note in table.notes)
-    assert numbered([found])[0]["margin"] == margin
+    assert numbered([judgement])[0]["margin"] == margin
 
 
 def sets(method: str, shift: str, easy: list[float], hard: list[float]) -> list[Any]:
@@ -553,29 +580,36 @@ def test_two_gaps_are_compared() -> None:
     rows = sets("erm", "SC", [0.9, 0.9, 0.9], [0.4, 0.38, 0.36]) + sets(
         "erm", "none", [0.9, 0.95, 0.85], [0.5, 0.54, 0.4]
     )
-    one, other = (
+    better, than = (
         {"method": "erm", "shift": shift, "minus": {"set": "hard"}} for shift in ("SC", "none")
     )
-    found = judged(rows, claim(better=one, than=other))
-    (item,) = found
-    assert item.verdict == HOLDS and item.difference is not None and len(item.sides) == 4
-    assert (item.difference.mean, item.difference.sd) == (pytest.approx(0.1), pytest.approx(0.01))
-    row = dict(zip(tabled(found).columns, tabled(found).rows[0], strict=True))
+    judgements = judged(rows, claim(better=better, than=than))
+    (judgement,) = judgements
+    assert (
+        judgement.verdict == HOLDS
+        and judgement.difference is not None
+        and len(judgement.sides) == 4
+    )
+    assert (judgement.difference.mean, judgement.difference.sd) == (
+        pytest.approx(0.1),
+        pytest.approx(0.01),
+    )
+    row = dict(zip(tabled(judgements).columns, tabled(judgements).rows[0], strict=True))
     assert (row["better"], row["than"]) == (
         "erm under SC on test less hard",
         "erm under none on test less hard",
     )
-    assert numbered(found)[0]["better_mean"] == pytest.approx(0.52)
+    assert numbered(judgements)[0]["better_mean"] == pytest.approx(0.52)
     # What a set loses under SC, on both sides: 0.10, 0.16, 0.04 on hard, and 0.00, 0.05, -0.05 on
     # test.
     lost = [
         {"method": "erm", "shift": "none", "set": name, "minus": {"shift": "SC"}}
         for name in ("hard", "test")
     ]
-    (item,) = judged(rows, claim(better=lost[0], than=lost[1]))
-    assert item.difference is not None and item.difference.mean == pytest.approx(0.1)
-    assert item.better.words(False, False, "test") == "erm on hard less under SC"
-    (item,) = judged(
+    (judgement,) = judged(rows, claim(better=lost[0], than=lost[1]))
+    assert judgement.difference is not None and judgement.difference.mean == pytest.approx(0.1)
+    assert judgement.better.words(False, False, "test") == "erm on hard less under SC"
+    (judgement,) = judged(
         rows,
         claim(
             better={"method": "erm", "set": "test"},
@@ -584,9 +618,9 @@ def test_two_gaps_are_compared() -> None:
         ),
     )
     assert (
-        item.verdict == HOLDS
-        and item.difference is not None
-        and item.difference.mean == pytest.approx(0.52)
+        judgement.verdict == HOLDS
+        and judgement.difference is not None
+        and judgement.difference.mean == pytest.approx(0.52)
     )
     waiting = rows + run("erm", 3, 0.0, shift="SC", status="pending")
     assert judged(waiting, claim(better=lost[0], than=lost[1]))[0].verdict == NOT_RUN, (
@@ -597,22 +631,22 @@ def test_two_gaps_are_compared() -> None:
 def test_what_cannot_be_told_is_told_with_the_power() -> None:
     """Differences 0.02, 0.01, 0.03, sd 0.01, three seeds: at p < 0.05 a power of 80% takes a
     noncentrality of 5.65."""
-    found = judged(ERM + several("irm", [0.62, 0.63, 0.67]), claim())
+    judgements = judged(ERM + several("irm", [0.62, 0.63, 0.67]), claim())
     # The spread that three seeds show as 0.01 is 0.0052 to 0.0628: sqrt(2 / chi2) at 7.378 and
     # 0.05064.
-    assert found[0].verdict == CANNOT_TELL and found[0].told_range == pytest.approx(
+    assert judgements[0].verdict == CANNOT_TELL and judgements[0].told_range == pytest.approx(
         (0.0326 * 0.5207, 0.0326 * 6.285), rel=5e-3
     )
-    (told,) = (
+    (note_of_runs,) = (
         note
-        for note in tabled(found).notes
+        for note in tabled(judgements).notes
         if note.startswith("Power of 80% at p < 0.05 / 1 is had for: claim 1 under SC")
     )
-    assert told.endswith(
+    assert note_of_runs.endswith(
         "claim 1 under SC 0.017 to 0.205; each from the least to the largest spread that these"
         " seeds make likely (95%)."
     )
-    assert _claim(found[0], False).endswith(
+    assert _claim(judgements[0], False).endswith(
         "; p = 0.074; 1.7 to 20.5 would have been told with a power of 80%)."
     )
     holds = judged(ERM + several("irm", STRONG), claim())
@@ -648,19 +682,19 @@ def test_every_form_of_the_report_has_the_claims(
         and "<b>helps" not in html
     )
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["studies"]
-    assert told["findings"]["sentences"]["Claims"][0].startswith(
+    (study_entry,) = json.loads(capsys.readouterr().out)["studies"]
+    assert study_entry["findings"]["sentences"]["Claims"][0].startswith(
         "GroupDRO <b>helps</b> & more (digits, none, few, mlp, last): "
     )
-    tables = {table["name"]: table for table in told["tables"]}
-    found = [
+    tables = {table["name"]: table for table in study_entry["tables"]}
+    named_rows = [
         dict(zip(tables["claims-alpha"]["columns"], row, strict=True))
         for row in tables["claims-alpha"]["rows"]
     ]
-    assert [(row["shift"], row["selection"]) for row in found] == [
+    assert [(row["shift"], row["selection"]) for row in named_rows] == [
         (x, y) for y in ("last", "best-id") for x in ("none", "SC")
     ]
-    assert [row["verdict"] for row in found].count(NOT_RUN) == 2
+    assert [row["verdict"] for row in named_rows].count(NOT_RUN) == 2
     assert _status(["report", str(store), "--format", "latex"]) == 0
     assert r"\label{tab:claims-alpha}" in capsys.readouterr().out
     assert _status(["report", str(store), "--format", "csv"]) == 0
@@ -711,14 +745,14 @@ def test_a_claim_about_runs_that_doubt_themselves_says_so() -> None:
     irm = several("irm", [0.70, 0.73, 0.73])
     for row in irm[:2]:
         row["metrics"]["doubts"] = ["irm: best-id took a step before the switch"]
-    found = judged(ERM + irm, claim())
-    table, (told,) = tabled(found), numbered(found)
-    assert found[0].verdict == HOLDS and table.rows[0][1] == f"{HOLDS} †"
+    judgements = judged(ERM + irm, claim())
+    table, (numbers,) = tabled(judgements), numbered(judgements)
+    assert judgements[0].verdict == HOLDS and table.rows[0][1] == f"{HOLDS} †"
     assert (
         "† Claim 1 under SC: irm on mlp, 1 of 3 runs: irm: best-id took a step before the switch."
         in table.notes
     )
-    assert (told["verdict"], told["better_doubted"], told["than_doubted"]) == (HOLDS, 1, 0)
+    assert (numbers["verdict"], numbers["better_doubted"], numbers["than_doubted"]) == (HOLDS, 1, 0)
 
 
 def test_a_claim_on_a_score_is_judged_by_the_rule_that_chooses_by_it() -> None:
@@ -743,5 +777,5 @@ def test_a_claim_on_a_score_is_judged_by_the_rule_that_chooses_by_it() -> None:
         "selection": rules[:2],
         "claims": [claim(metric="worst_group")],
     }
-    (found,) = judge(arrange(rows), study)
-    assert found.place.rule == "best-id-worst-group"
+    (judgement,) = judge(arrange(rows), study)
+    assert judgement.place.rule == "best-id-worst-group"

@@ -45,7 +45,9 @@ def scores(
     }
 
 
-def rows(values: dict[tuple[str, str, str], list[float]], **more: Any) -> Iterator[dict[str, Any]]:
+def rows(
+    values: dict[tuple[str, str, str], list[float]], **extra_metrics: Any
+) -> Iterator[dict[str, Any]]:
     for shift, method in dict.fromkeys((shift, method) for shift, method, _ in values):
         for seed in range(len(values[shift, method, "accuracy"])):
             metrics = {
@@ -61,7 +63,7 @@ def rows(values: dict[tuple[str, str, str], list[float]], **more: Any) -> Iterat
                 "method": method,
                 "seed": seed,
             }
-            told = {
+            group_metrics = {
                 "worst_group_name": "y=0, ink=red",
                 "classes": 2,
                 "majority": 0.5,
@@ -73,12 +75,12 @@ def rows(values: dict[tuple[str, str, str], list[float]], **more: Any) -> Iterat
                 "status": "finished",
                 "rule": "last",
                 "set": "test",
-                "metrics": {**told, **metrics, **more},
+                "metrics": {**group_metrics, **metrics, **extra_metrics},
             }
 
 
 def found(
-    given: Any, shifts: Any = SHIFTS, law: str = "uniform", **resolved: Any
+    rows_of_runs: Any, shifts: Any = SHIFTS, law: str = "uniform", **resolved: Any
 ) -> Findings | None:
     about = {
         "reference": "erm",
@@ -87,11 +89,11 @@ def found(
         "sets": {"test": {"law": law}},
         "claims": [],
     }
-    return find(arrange(given).shown(["last"]), {**about, **resolved}, [], [])
+    return find(arrange(rows_of_runs).shown(["last"]), {**about, **resolved}, [], [])
 
 
-def sentences(item: Findings) -> str:
-    return "\n".join(line for _, lines in item.parts for line in lines)
+def sentences(findings: Findings) -> str:
+    return "\n".join(line for _, lines in findings.parts for line in lines)
 
 
 # -- every sentence again --------------------------------------------------------------------------
@@ -107,10 +109,10 @@ class Again(NamedTuple):
     near: bool
 
 
-def end(value: float, near: bool, sign: str = "") -> str:
+def end(value: float, is_near: bool, sign: str = "") -> str:
     """With more digits where one would put it on 0, or on the margin."""
     for digits in (1, 2, 3):
-        if round(abs(value), digits) != 0 and not (near and round(abs(value), digits) == 3):
+        if round(abs(value), digits) != 0 and not (is_near and round(abs(value), digits) == 3):
             return f"{value:{sign}.{digits}f}"
     return f"{value:{sign}.1f}"
 
@@ -121,8 +123,8 @@ def holm_again(p_values: dict[Any, float]) -> tuple[dict[Any, float], float]:
     adjusted, largest = {}, 0.0
     for i, key in enumerate(ranked):
         largest = adjusted[key] = max(largest, min(1.0, p_values[key] * (len(ranked) - i)))
-    told = sum(p < 0.05 for p in adjusted.values())
-    return adjusted, 0.05 / (len(ranked) - max(told, 1) + 1)
+    n_significant = sum(p < 0.05 for p in adjusted.values())
+    return adjusted, 0.05 / (len(ranked) - max(n_significant, 1) + 1)
 
 
 def again(
@@ -134,32 +136,32 @@ def again(
         kind, base = ("effect", (shift, "erm")) if method != "erm" else ("cost", ("none", "erm"))
         if (shift, method) != base:
             key = kind, shift, method, metric
-            some = [
-                100 * (one - other)
-                for one, other in zip(
+            differences = [
+                100 * (score - base_score)
+                for score, base_score in zip(
                     values[shift, method, metric], values[*base, metric], strict=True
                 )
             ]
-            pairs[key], different[key] = some, stats.ttest_1samp(some, 0).pvalue
+            pairs[key], different[key] = differences, stats.ttest_1samp(differences, 0).pvalue
             if kind == "effect" and metric == "accuracy":
                 sides = (
-                    stats.ttest_1samp(some, 3, alternative="less"),
-                    stats.ttest_1samp(some, -3, alternative="greater"),
+                    stats.ttest_1samp(differences, 3, alternative="less"),
+                    stats.ttest_1samp(differences, -3, alternative="greater"),
                 )
                 equal[key] = max(side.pvalue for side in sides)
     (p, threshold), (p_equal, threshold_equal) = holm_again(different), holm_again(equal)
-    found = {}
-    for key, some in pairs.items():
-        mean, error = fmean(some), stdev(some) / math.sqrt(len(some))
-        low, high = stats.t.interval(1 - threshold, len(some) - 1, mean, error)
-        near = p_equal.get(key, 1.0) < 0.05
-        inner = stats.t.interval(1 - 2 * threshold_equal, len(some) - 1, mean, error)
-        if near and p[key] < 0.05:
+    comparisons = {}
+    for key, differences in pairs.items():
+        mean, error = fmean(differences), stdev(differences) / math.sqrt(len(differences))
+        low, high = stats.t.interval(1 - threshold, len(differences) - 1, mean, error)
+        is_near = p_equal.get(key, 1.0) < 0.05
+        inner = stats.t.interval(1 - 2 * threshold_equal, len(differences) - 1, mean, error)
+        if is_near and p[key] < 0.05:
             low, high = (low, inner[1]) if mean > 0 else (inner[0], high)
-        elif near:
+        elif is_near:
             low, high = min(0.0, inner[0]), max(0.0, inner[1])
-        found[key] = Again(mean, low, high, p[key], near)
-    return found
+        comparisons[key] = Again(mean, low, high, p[key], is_near)
+    return comparisons
 
 
 # In 13, 2 and 32 a method is told to lose less than 3 points; in 2 and 32 a difference is told by a
@@ -170,66 +172,78 @@ STUDIES = [(0, 6, 0.02), (2, 5, 0.02), (13, 12, 0.01), (2, 16, 0.01), (32, 16, 0
 @pytest.mark.parametrize(("seed", "n", "spread"), STUDIES)
 def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> None:
     values = scores(n, spread, seed)
-    item = found(rows(values))
-    assert item is not None and "by Holm over 14 comparisons" in item.intro
-    wanted: dict[str, list[str]] = {"cost": [], "effect": [], "near": [], "open": []}
+    findings = found(rows(values))
+    assert findings is not None and "by Holm over 14 comparisons" in findings.intro
+    expected_lines: dict[str, list[str]] = {"cost": [], "effect": [], "near": [], "open": []}
     expected = again(values)
     assert len(expected) == 14
     for kind, shift, method in dict.fromkeys(key[:3] for key in expected):
-        both = [(words, expected[kind, shift, method, metric]) for metric, words in ORDER]
-        told = [(words, one) for words, one in both if one.p < 0.05]
-        said = ""
-        for number, (words, one) in enumerate(told):
+        metrics_of_method = [
+            (words, expected[kind, shift, method, metric]) for metric, words in ORDER
+        ]
+        significant = [(words, one) for words, one in metrics_of_method if one.p < 0.05]
+        sentence = ""
+        for number, (words, comparison) in enumerate(significant):
             verb = {
                 ("cost", True): "costs",
                 ("cost", False): "gives",
                 ("effect", True): "loses",
                 ("effect", False): "wins",
-            }[kind, one.mean < 0]
-            sizes = sorted((abs(one.low), abs(one.high)))
-            verb = "" if f"{verb} " in said else f"{verb} "
-            of = f"{'points ' if not number else ''}{'of' if words == 'accuracy' else 'in'} {words}"
-            said += (
-                f"{' and ' if number else ''}{verb}{abs(one.mean):.1f} {of}"
-                f" [{', '.join(end(value, one.near) for value in sizes)}]"
+            }[kind, comparison.mean < 0]
+            sizes = sorted((abs(comparison.low), abs(comparison.high)))
+            verb = "" if f"{verb} " in sentence else f"{verb} "
+            points_of = (
+                f"{'points ' if not number else ''}{'of' if words == 'accuracy' else 'in'} {words}"
             )
-            said += f", less than 3{',' if number + 1 < len(told) else ''}" if one.near else ""
-        if told:
-            wanted[kind].append(
-                f"{shift} {said}." if kind == "cost" else f"Under {shift} {method} {said}."
+            sentence += (
+                f"{' and ' if number else ''}{verb}{abs(comparison.mean):.1f} {points_of}"
+                f" [{', '.join(end(value, comparison.near) for value in sizes)}]"
             )
-    for (kind, shift, method, metric), one in expected.items():
-        ends = ", ".join(end(value, one.near, "+") for value in (one.low, one.high))
-        if one.near and one.p >= 0.05:
-            wanted["near"].append(f"{method} under {shift} [{ends}]")
-        elif one.p >= 0.05:
-            what = f"{shift} for erm" if kind == "cost" else f"{method} under {shift}"
-            wanted["open"].append(f"{what}, {metric.replace('_', ' ')}: {one.mean:+.1f} [{ends}]")
-    parts = [lines for _, lines in item.parts]
-    headings = [heading for heading, _ in item.parts]
+            sentence += (
+                f", less than 3{',' if number + 1 < len(significant) else ''}"
+                if comparison.near
+                else ""
+            )
+        if significant:
+            expected_lines[kind].append(
+                f"{shift} {sentence}." if kind == "cost" else f"Under {shift} {method} {sentence}."
+            )
+    for (kind, shift, method, metric), comparison in expected.items():
+        ends = ", ".join(
+            end(value, comparison.near, "+") for value in (comparison.low, comparison.high)
+        )
+        if comparison.near and comparison.p >= 0.05:
+            expected_lines["near"].append(f"{method} under {shift} [{ends}]")
+        elif comparison.p >= 0.05:
+            subject = f"{shift} for erm" if kind == "cost" else f"{method} under {shift}"
+            expected_lines["open"].append(
+                f"{subject}, {metric.replace('_', ' ')}: {comparison.mean:+.1f} [{ends}]"
+            )
+    sections = [lines for _, lines in findings.parts]
+    headings = [heading for heading, _ in findings.parts]
     assert (
         headings[0]
         == f"What each shift costs erm (right on {fmean(values['none', 'erm', 'accuracy']):.1%}"
         " without a shift)"
     )
-    assert sorted(parts[0]) == sorted(wanted["cost"]) and sorted(parts[1]) == sorted(
-        wanted["effect"]
+    assert sorted(sections[0]) == sorted(expected_lines["cost"]) and sorted(sections[1]) == sorted(
+        expected_lines["effect"]
     )
-    rest = {heading.split()[0]: lines for heading, lines in item.parts[2:]}
-    assert rest.get("About", []) == wanted["near"]
-    assert sorted(line.partition(";")[0].rstrip(".") for line in rest.get("What", [])) == sorted(
-        wanted["open"]
-    )
+    near_sections = {heading.split()[0]: lines for heading, lines in findings.parts[2:]}
+    assert near_sections.get("About", []) == expected_lines["near"]
+    assert sorted(
+        line.partition(";")[0].rstrip(".") for line in near_sections.get("What", [])
+    ) == sorted(expected_lines["open"])
     sizes = [
         max(float(number) for number in re.findall(r"([\d.]+) (?:points|in the)", line))
-        for line in parts[0]
+        for line in sections[0]
     ]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) >= 2, "the largest first"
-    assert len(item.items) == 14 and all(
+    assert len(findings.items) == 14 and all(
         math.isclose(
             one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric].p, rel_tol=1e-9
         )
-        for one in item.items
+        for one in findings.items
     )
 
 
@@ -241,14 +255,14 @@ def test_nothing_is_told_of_noise() -> None:
         for key, pair in level.items()
         for metric, value in zip(("accuracy", "worst_group"), pair, strict=True)
     }
-    item = found(rows(values))
-    assert item is not None and [lines for _, lines in item.parts[:2]] == [
+    findings = found(rows(values))
+    assert findings is not None and [lines for _, lines in findings.parts[:2]] == [
         ["No cost could be told."],
         ["No difference could be told."],
     ]
     assert (
-        not any(one.told for one in item.items)
-        and "What could not be told (14 of 14)" in item.to_text()
+        not any(comparison.told for comparison in findings.items)
+        and "What could not be told (14 of 14)" in findings.to_text()
     )
 
 
@@ -257,21 +271,21 @@ def test_nothing_is_told_of_noise() -> None:
 
 def test_a_cost_needs_a_shift_without_parts_and_equal_test_rows() -> None:
     values = scores()
-    for item in (
+    for findings in (
         found(rows(values), {**SHIFTS, "none": {"type": "x"}}),
         found(rows(values), law="unseen"),
     ):
         assert (
-            item is not None
-            and {one.kind for one in item.items} == {"effect"}
-            and "costs" not in sentences(item)
+            findings is not None
+            and {comparison.kind for comparison in findings.items} == {"effect"}
+            and "costs" not in sentences(findings)
         )
     assert found([]) is None
 
 
 def test_worst_groups_of_other_attributes_are_not_compared() -> None:
     values = scores()
-    given = [
+    rows_of_runs = [
         (
             {**row, "metrics": {**row["metrics"], "worst_group_name": "y=0, size=small"}}
             if row["shift"] == "none"
@@ -279,16 +293,21 @@ def test_worst_groups_of_other_attributes_are_not_compared() -> None:
         )
         for row in rows(values)
     ]
-    item = found(given)
-    assert item is not None
-    assert {one.metric for one in item.items if one.kind == "cost"} == {"accuracy"}
-    assert {one.metric for one in item.items if one.kind == "effect"} == {"accuracy", "worst_group"}
+    findings = found(rows_of_runs)
+    assert findings is not None
+    assert {comparison.metric for comparison in findings.items if comparison.kind == "cost"} == {
+        "accuracy"
+    }
+    assert {comparison.metric for comparison in findings.items if comparison.kind == "effect"} == {
+        "accuracy",
+        "worst_group",
+    }
 
 
 def test_doubts_and_guessing_are_told() -> None:
     values = scores()
     values["SC", "erm", "accuracy"] = [0.5 + 0.01 * i for i in (-1, 1, -2, 2, 0, 1)]
-    item = found(
+    findings = found(
         [
             (
                 {**row, "metrics": {**row["metrics"], "doubts": ["it did nothing"]}}
@@ -298,8 +317,8 @@ def test_doubts_and_guessing_are_told() -> None:
             for row in rows(values)
         ]
     )
-    assert item is not None
-    text = sentences(item)
+    assert findings is not None
+    text = sentences(findings)
     assert "erm is then no better than guessing." in text and "† jtt" in text
     assert (
         re.search(r"Under SC jtt wins .* †$", text, re.M)
@@ -309,34 +328,40 @@ def test_doubts_and_guessing_are_told() -> None:
 
 
 def test_one_seed_tells_nothing() -> None:
-    item = found(rows({key: values[:1] for key, values in scores().items()}))
-    assert item is not None and not any(one.told for one in item.items) and "1 seed" in item.intro
+    findings = found(rows({key: values[:1] for key, values in scores().items()}))
+    assert (
+        findings is not None
+        and not any(comparison.told for comparison in findings.items)
+        and "1 seed" in findings.intro
+    )
 
 
 def test_a_terminal_shows_few_lines_of_80_columns() -> None:
     values = scores()
-    many = {
+    many_scores = {
         (shift, f"{method}{i}" if method != "erm" else "erm", metric): value
         for (shift, method, metric), value in values.items()
         for i in range(8)
     }
-    item = found(rows(many))
-    assert item is not None
-    lines = item.to_text().splitlines()
+    findings = found(rows(many_scores))
+    assert findings is not None
+    lines = findings.to_text().splitlines()
     assert max(map(len, lines)) <= 80 and any(
         re.fullmatch(r"  and \d+ more on the page", line) for line in lines
     )
     assert all(
-        len(part) <= LISTED or any("more on the page" in line for line in lines)
-        for _, part in item.parts
+        len(section_lines) <= LISTED or any("more on the page" in line for line in lines)
+        for _, section_lines in findings.parts
     )
-    told = item.to_json()
-    assert len(told["comparisons"]) == len(item.items) and told["sentences"].keys() == {
-        heading for heading, _ in item.parts
-    }
-    one = told["comparisons"][0]
+    findings_json = findings.to_json()
+    assert len(findings_json["comparisons"]) == len(findings.items) and findings_json[
+        "sentences"
+    ].keys() == {heading for heading, _ in findings.parts}
+    first_comparison = findings_json["comparisons"][0]
     assert (
-        one["n"] == 6 and one["unit"] == "fraction" and one["low"] < one["difference"] < one["high"]
+        first_comparison["n"] == 6
+        and first_comparison["unit"] == "fraction"
+        and first_comparison["low"] < first_comparison["difference"] < first_comparison["high"]
     )
 
 

@@ -25,13 +25,23 @@ BEFORE = {"type": "erm", "training": {"steps": 0}}
 
 
 def run(
-    method: str, noise: tuple[float, float], rows: tuple[int, int], shift: str = "0.5", **more: Any
+    method: str,
+    noise: tuple[float, float],
+    rows: tuple[int, int],
+    shift: str = "0.5",
+    **fields: Any,
 ) -> dict[str, Any]:
     """The result of a run; accuracies under noise on seen and on unseen classes in percent, and the
     rows of each."""
-    seen, unseen = (value / 100 for value in noise)
-    ratio = unseen / max(seen, 0.01)
-    noisy = {"seen": seen, "unseen": unseen, "n_seen": rows[0], "n_unseen": rows[1], "rho": ratio}
+    seen_accuracy, unseen = (value / 100 for value in noise)
+    ratio = unseen / max(seen_accuracy, 0.01)
+    noisy = {
+        "seen": seen_accuracy,
+        "unseen": unseen,
+        "n_seen": rows[0],
+        "n_unseen": rows[1],
+        "rho": ratio,
+    }
     metrics = {
         "accuracy": 0.5,
         "role": "test",
@@ -53,14 +63,14 @@ def run(
         **names,
         "rule": "last",
         "set": "test",
-        "metrics": metrics | more.pop("metrics", {}),
-        **more,
+        "metrics": metrics | fields.pop("metrics", {}),
+        **fields,
     }
 
 
 def rho_of(rows: list[dict[str, Any]], method: str, shift: str = "0.5") -> float | None:
-    (found,) = (row for row in rows if (row["method"], row["shift"]) == (method, shift))
-    value: float | None = found["metrics"]["rho"]
+    (method_row,) = (row for row in rows if (row["method"], row["shift"]) == (method, shift))
+    value: float | None = method_row["metrics"]["rho"]
     return value
 
 
@@ -71,46 +81,55 @@ def rho_of(rows: list[dict[str, Any]], method: str, shift: str = "0.5") -> float
 def test_the_printed_rho_of_table_2(name: str) -> None:
     """At a share of 0.5: 64 seen, 57 unseen, 32 before: 25 / 32 = 0.78. Without the network before
     it would be 0.89."""
-    before, seen, unseen, printed = TABLE_2[name]
-    made = [run("erm", (seen, unseen), (500, 500)), run("pretrained", (before, before), (500, 500))]
-    with_it = rho_of(list(beside_network_before(made, "pretrained", True)), "erm")
+    before, seen_accuracy, unseen, printed = TABLE_2[name]
+    rows_of_runs = [
+        run("erm", (seen_accuracy, unseen), (500, 500)),
+        run("pretrained", (before, before), (500, 500)),
+    ]
+    with_it = rho_of(list(beside_network_before(rows_of_runs, "pretrained", True)), "erm")
     assert (
         with_it
-        == pytest.approx((unseen - before) / (seen - before))
+        == pytest.approx((unseen - before) / (seen_accuracy - before))
         == pytest.approx(printed, abs=0.011)
     )
-    without = rho_of(list(beside_network_before(made, "", True)), "erm")
-    assert without == pytest.approx(unseen / seen) and abs(without - printed) > 0.09  # type: ignore[operator]
+    without = rho_of(list(beside_network_before(rows_of_runs, "", True)), "erm")
+    assert without == pytest.approx(unseen / seen_accuracy) and abs(without - printed) > 0.09  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("row", ["none", "N B W D", "D, fourth"])
 def test_the_printed_rho_of_table_3(row: str) -> None:
     """The network before is right on C1 and on C2 as printed; what is taken off is its accuracy on
     all classes."""
-    for (one, other), (seen, unseen, printed) in zip(REFERENCE_3, TABLE_3[row], strict=True):
-        made = [run("cos", (seen, unseen), (25, 75)), run("pretrained", (one, other), (25, 75))]
-        found = rho_of(list(beside_network_before(made, "pretrained")), "cos")
-        assert found == pytest.approx(printed, abs=0.02)
+    for (seen_before, unseen_before), (seen_accuracy, unseen, printed) in zip(
+        REFERENCE_3, TABLE_3[row], strict=True
+    ):
+        rows_of_runs = [
+            run("cos", (seen_accuracy, unseen), (25, 75)),
+            run("pretrained", (seen_before, unseen_before), (25, 75)),
+        ]
+        rho = rho_of(list(beside_network_before(rows_of_runs, "pretrained")), "cos")
+        assert rho == pytest.approx(printed, abs=0.02)
 
 
 def test_the_network_before_is_that_of_the_same_seed_shift_set_and_split() -> None:
-    made = []
-    for place, (seed, split, shift) in enumerate(
+    rows_of_runs = []
+    for run_index, (seed, split, shift) in enumerate(
         [(0, 0, "0.5"), (1, 0, "0.5"), (0, 1, "0.5"), (0, 0, "0.25")]
     ):
-        more = {"seed": seed, "split_seed": split}
-        made += [
-            run("erm", (80, 60), (50, 50), shift, **more),
-            run("pretrained", (10 * place, 10 * place), (50, 50), shift, **more),
+        seeds = {"seed": seed, "split_seed": split}
+        rows_of_runs += [
+            run("erm", (80, 60), (50, 50), shift, **seeds),
+            run("pretrained", (10 * run_index, 10 * run_index), (50, 50), shift, **seeds),
         ]
-    found = [
+    rhos = [
         row["metrics"]["rho"]
-        for row in beside_network_before(made, "pretrained")
+        for row in beside_network_before(rows_of_runs, "pretrained")
         if row["method"] == "erm"
     ]
-    assert found == [pytest.approx((60 - r) / (80 - r)) for r in (0, 10, 20, 30)]
+    assert rhos == [pytest.approx((60 - r) / (80 - r)) for r in (0, 10, 20, 30)]
     assert all(
-        "environments" not in row["metrics"] for row in beside_network_before(made, "pretrained")
+        "environments" not in row["metrics"]
+        for row in beside_network_before(rows_of_runs, "pretrained")
     )
 
 
@@ -144,33 +163,37 @@ def test_which_method_is_the_network_before(resolved: dict[str, Any], before: st
     assert network_before(resolved) == before
 
 
-def noted(results: list[dict[str, Any]], before: str, given: bool) -> list[str]:
-    (at,) = arrange(list(beside_network_before(results, before, given)), before or "erm").shown()
-    return list(place_tables(at)["rho"].notes)
+def noted(rows_of_runs: list[dict[str, Any]], before: str, named_in_study: bool) -> list[str]:
+    (place_results,) = arrange(
+        list(beside_network_before(rows_of_runs, before, named_in_study)), before or "erm"
+    ).shown()
+    return list(place_tables(place_results)["rho"].notes)
 
 
 def test_the_table_says_what_rho_is_beside_or_why_it_is_beside_nothing() -> None:
     chance = {"classes": 2, "majority": 0.5}
-    made = [
+    rows_of_runs = [
         run("erm", (64, 57), (50, 50)),
         run("pretrained", (32, 32), (50, 50), metrics={"accuracy": 0.7, **chance}),
     ]
-    notes = noted(made, "pretrained", True)
+    notes = noted(rows_of_runs, "pretrained", True)
     assert any("r is the accuracy of pretrained, which took no step" in note for note in notes)
     assert not any("without a reference" in note or "guessing" in note for note in notes)
-    assert any("NOT taken off" in note and "steps: 0" in note for note in noted(made[:1], "", True))
-    scratch = noted(made[:1], "", False)
+    assert any(
+        "NOT taken off" in note and "steps: 0" in note for note in noted(rows_of_runs[:1], "", True)
+    )
+    scratch = noted(rows_of_runs[:1], "", False)
     assert any("without a reference network)." in note for note in scratch) and not any(
         "NOT" in note for note in scratch
     )
-    made[1]["metrics"]["accuracy"] = 0.52
-    assert any("head was made anew" in note for note in noted(made, "pretrained", True))
+    rows_of_runs[1]["metrics"]["accuracy"] = 0.52
+    assert any("head was made anew" in note for note in noted(rows_of_runs, "pretrained", True))
 
 
 def test_a_claim_on_rho_is_judged_beside_the_network_before() -> None:
     """Without a reference a has the higher rho, 0.80 and 0.75; beside a network that is right on
     50% b has: 0.33 and 0.50."""
-    made = []
+    rows_of_runs = []
     for seed in range(3):
         wobble = 0.1 * seed
         for method, noise in (
@@ -178,14 +201,14 @@ def test_a_claim_on_rho_is_judged_beside_the_network_before() -> None:
             ("b", (90 - wobble, 67.5)),
             ("pretrained", (50, 50)),
         ):
-            made.append(run(method, noise, (50, 50), seed=seed))
+            rows_of_runs.append(run(method, noise, (50, 50), seed=seed))
     claim: dict[str, Any] = dict.fromkeys(
         ("data", "shift", "size", "model", "rule", "wins_back", "margin")
     )
     claim |= {"text": "b keeps more", "better": "b", "than": "a", "metric": "rho", "set": "test"}
     resolved = {"reference": "pretrained", "selection": ["last"], "claims": [claim]}
     (judged,) = judge(
-        arrange(beside_network_before(made, "pretrained", True), "pretrained"), resolved
+        arrange(beside_network_before(rows_of_runs, "pretrained", True), "pretrained"), resolved
     )
     assert judged.verdict == HOLDS and judged.difference is not None
     assert judged.difference.mean == pytest.approx(17.5 / 40 - 2 / 15, abs=0.01)
@@ -193,7 +216,7 @@ def test_a_claim_on_rho_is_judged_beside_the_network_before() -> None:
     assert table is not None and any(
         "r is the accuracy of pretrained" in note for note in table.notes
     )
-    (alone,) = judge(arrange(beside_network_before(made, "", True), "pretrained"), resolved)
+    (alone,) = judge(arrange(beside_network_before(rows_of_runs, "", True), "pretrained"), resolved)
     assert alone.difference is not None and alone.difference.mean < 0
 
 

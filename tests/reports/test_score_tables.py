@@ -29,10 +29,14 @@ def result_tables(
     rows: list[dict[str, Any]], reference: str = "erm", rules: list[str] | None = None
 ) -> list[ReportTable]:
     """The tables that a person reads."""
-    found = arrange(rows, reference)
+    arranged = arrange(rows, reference)
     return [
-        *(table for at in found.shown(rules) for table in score_tables.place_tables(at).values()),
-        run_table(found),
+        *(
+            table
+            for place_results in arranged.shown(rules)
+            for table in score_tables.place_tables(place_results).values()
+        ),
+        run_table(arranged),
     ]
 
 
@@ -42,7 +46,7 @@ def number_table(rows: list[dict[str, Any]]) -> ReportTable:
 
 
 def _run(
-    shift: str, method: str, seed: int, scores: dict[tuple[str, str], float], **more: Any
+    shift: str, method: str, seed: int, scores: dict[tuple[str, str], float], **fields: Any
 ) -> list[dict[str, Any]]:
     """The rows of one run; `scores` maps (rule, set) to accuracy."""
     base = {
@@ -54,7 +58,7 @@ def _run(
         "method": method,
         "point": "",
     }
-    base |= {"seed": seed, "status": "finished", **more}
+    base |= {"seed": seed, "status": "finished", **fields}
     if not scores:
         return [{**base, "rule": None, "set": None, "metrics": None}]
     return [
@@ -69,7 +73,7 @@ def _metrics(accuracy: float) -> dict[str, Any]:
         "worst_group_name": "digit=3, ink=red",
         "worst_group_n": 4,
     }
-    rest = {
+    counts = {
         "n": 200,
         "balanced_accuracy": accuracy,
         "nll": 0.5,
@@ -77,7 +81,7 @@ def _metrics(accuracy: float) -> dict[str, Any]:
         "unparsed": 0,
         "ties": 1,
     }
-    return {"accuracy": accuracy, **worst, **rest}
+    return {"accuracy": accuracy, **worst, **counts}
 
 
 def _both(test: float, validation: float = 0.9) -> dict[tuple[str, str], float]:
@@ -117,7 +121,7 @@ def _study() -> list[dict[str, Any]]:
                 )
             else:
                 diverged = (shift, seed) == ("none", 2)
-                more = (
+                changes = (
                     {"status": "diverged", "reason": "the loss was not finite at step 40"}
                     if diverged
                     else {}
@@ -127,7 +131,7 @@ def _study() -> list[dict[str, Any]]:
                     "mixup",
                     seed,
                     _both(0.1 if diverged else round(erm + 0.05 + step, 6)),
-                    **more,
+                    **changes,
                 )
     return rows
 
@@ -165,9 +169,9 @@ def test_accuracy_cells_by_hand() -> None:
     table = _by_name(result_tables(_study()))["accuracy-mini-digits-small-mlp-test-best-id"]
     assert table.columns == ("method", "points", "none", "SC")
     assert shown(table)[0] == ("erm", 1, "0.900 ± 0.025", "0.600 ± 0.025")
-    told = table.to_json()["rows"][0][3]
-    assert (told["n"], told["unit"], told["doubted"]) == (3, "fraction", False)
-    assert (round(told["mean"], 6), round(told["half_width"], 4)) == (0.6, 0.0248)
+    cell = table.to_json()["rows"][0][3]
+    assert (cell["n"], cell["unit"], cell["doubted"]) == (3, "fraction", False)
+    assert (round(cell["mean"], 6), round(cell["half_width"], 4)) == (0.6, 0.0248)
     assert [row[0] for row in table.rows] == ["erm", "groupdro", "mixup"]
 
 
@@ -415,11 +419,11 @@ def test_csv_is_read_back_and_json_is_plain() -> None:
     )
 
 
-def _numbers(table: ReportTable, **wanted: str) -> dict[str, str]:
+def _numbers(table: ReportTable, **labels: str) -> dict[str, str]:
     rows = [
         row
         for row in csv.DictReader(io.StringIO(table.to_csv()))
-        if all(row[key] == value for key, value in wanted.items())
+        if all(row[key] == value for key, value in labels.items())
     ]
     assert len(rows) == 1
     return rows[0]
@@ -431,23 +435,23 @@ def _numbers(table: ReportTable, **wanted: str) -> dict[str, str]:
 def _points(rule: str, name: str, **points: dict[str, Any]) -> dict[int, str]:
     """The chosen point of the one seed; each point's `metrics` on the rule's own set."""
     rows = []
-    for point, told in points.items():
-        own = {
+    for point, point_metrics in points.items():
+        metrics = {
             "accuracy": 0.8,
             "worst_group": 0.4,
             "balanced_accuracy": 0.8,
             "nll": 0.5,
             "selected_step": 100,
-            **told,
+            **point_metrics,
         }
         run = _run("SC", "irm", 0, {(rule, name): 0.0, (rule, "test"): 0.5}, point=point)
-        run[0]["metrics"] = own
+        run[0]["metrics"] = metrics
         rows += run
-    ((place, at),) = [
+    ((place_key, place_results),) = [
         (place, at) for place, at in arrange(rows).places.items() if place.set == "test"
     ]
-    assert place.rule == rule
-    return at.entries["SC", "irm"].chosen
+    assert place_key.rule == rule
+    return place_results.entries["SC", "irm"].chosen
 
 
 def test_tied_points_go_to_the_lower_loss_then_the_earlier_step_then_the_first() -> None:
@@ -512,27 +516,27 @@ def _doubting(n: int = 2) -> list[dict[str, Any]]:
     rows = []
     for seed in range(3):
         rows += _run("SC", "erm", seed, _both(0.6 + 0.01 * seed))
-        own = _run("SC", "jtt", seed, _both(0.6 + 0.02 * seed))
-        for row in own if seed < n else ():
+        rows_of_run = _run("SC", "jtt", seed, _both(0.6 + 0.02 * seed))
+        for row in rows_of_run if seed < n else ():
             row["metrics"]["doubts"] = ["jtt: no row was wrong, so this run is ERM"]
-        rows += own
+        rows += rows_of_run
     return rows
 
 
 def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
-    told = "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM."
+    doubt_note = "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM."
     tables = _by_name(result_tables(_doubting()))
-    seen = 0
+    n_tables = 0
     for name, table in tables.items():
         if name == "runs":
             continue
-        seen += 1
-        assert told in table.notes, name
+        n_tables += 1
+        assert doubt_note in table.notes, name
         for row in table.rows:
             cells = [str(cell) for cell in row if isinstance(cell, str | ScoreCell)]
             assert any("†" in cell for cell in cells) == ("jtt" in cells), name
         assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
-    assert seen == 4
+    assert n_tables == 4
     none = _doubting(0)
     assert not any("†" in table.to_text() for table in result_tables(none))
     assert not any(
@@ -551,21 +555,25 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
 
 
 def test_the_pages_own_tables_and_figures_mark_them_and_say_why() -> None:
-    at = [*arrange(_doubting()).places.values()][-1]
-    (ranking,) = score_tables.ranking([at])
-    for table in (score_tables.seed_table(at), score_tables.rank_table(ranking)):
+    place_results = [*arrange(_doubting()).places.values()][-1]
+    (ranking,) = score_tables.ranking([place_results])
+    for table in (score_tables.seed_table(place_results), score_tables.rank_table(ranking)):
         assert [row for row in table.rows if "jtt †" in row] and not [
             row for row in table.rows if "erm †" in row
         ]
         assert any(note.startswith("† jtt, ") for note in table.notes)
-    made = [figures.change_map(at), figures.worst_map(at), figures.seed_strips(at)]
-    for figure in made:
+    drawn_figures = [
+        figures.change_map(place_results),
+        figures.worst_map(place_results),
+        figures.seed_strips(place_results),
+    ]
+    for figure in drawn_figures:
         assert (
             figure is not None
             and "† jtt, 2 of 3 runs under SC: jtt: no row was wrong, so this run is ERM."
             in figure.caption
         )
-    for figure in made[:2]:
+    for figure in drawn_figures[:2]:
         assert figure is not None and str(figure.spec).count("†") == 1
 
 
@@ -575,16 +583,20 @@ def _crossed() -> list[dict[str, Any]]:
     rows = []
     for split in (4, 7):
         for seed in range(3):
-            told = {"split_seed": split}
+            split_fields = {"split_seed": split}
             rows += _run(
-                "SC", "erm", seed, _both(round(0.6 + 0.05 * (split == 7) + 0.01 * seed, 6)), **told
+                "SC",
+                "erm",
+                seed,
+                _both(round(0.6 + 0.05 * (split == 7) + 0.01 * seed, 6)),
+                **split_fields,
             )
             rows += _run(
                 "SC",
                 "groupdro",
                 seed,
                 _both(round(0.7 + 0.06 * (split == 7) + 0.02 * seed * seed, 6)),
-                **told,
+                **split_fields,
             )
     for row in rows:
         row["metrics"] |= {"classes": 2, "majority": 0.5, "train_shared": 0.75}
@@ -599,10 +611,10 @@ def test_split_seeds_crossed_with_seeds() -> None:
     h^2 = (161.4476 * 0.00015 + 18.5128 * 0.0020667) / 6, h = 0.10205.
     """
     tables = _by_name(result_tables(_crossed()))
-    (at,) = arrange(_crossed(), "erm").shown()
-    alone = score_tables.place_tables(at, by_place([at], {"multiplicity": "none"})[at.place])[
-        "difference"
-    ]
+    (place_results,) = arrange(_crossed(), "erm").shown()
+    alone = score_tables.place_tables(
+        place_results, by_place([place_results], {"multiplicity": "none"})[place_results.place]
+    )["difference"]
     assert shown(alone) == (("groupdro", "+0.128 ± 0.102 *"),)
     notes = tables["accuracy-mini-digits-small-mlp-test-best-id"].notes
     assert any(
@@ -659,7 +671,7 @@ def test_a_missing_run_leaves_out_its_seed() -> None:
 def test_a_reference_at_chance_is_said_to_be_so() -> None:
     """erm 0.55, 0.56, 0.57: interval 0.56 +- 0.0248. Always answering the most frequent class
     reaches 0.54, or 0.53."""
-    for majority, said in ((0.54, True), (0.53, False)):
+    for majority, is_noted in ((0.54, True), (0.53, False)):
         rows = []
         for seed in range(3):
             rows += _run("SC", "erm", seed, _both(0.55 + 0.01 * seed)) + _run(
@@ -668,11 +680,11 @@ def test_a_reference_at_chance_is_said_to_be_so() -> None:
         for row in rows:
             row["metrics"] |= {"classes": 2, "majority": majority}
         table = _by_name(result_tables(rows))["difference-mini-digits-small-mlp-test-best-id"]
-        told = (
+        chance_note = (
             "Under SC the reference erm is at chance here, as far as its interval tells (guessing"
             " reaches 0.540): a gain over it may be one over guessing."
         )
-        assert (told in table.notes) == said
+        assert (chance_note in table.notes) == is_noted
 
 
 # -- numbers of names ------------------------------------------------------------------------------

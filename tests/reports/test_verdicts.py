@@ -52,12 +52,12 @@ def rows(
             for split in range(splits):
                 for seed in range(seeds):
                     accuracy = level + effect + spread * float(draw.normal())
-                    told = {
+                    metrics = {
                         "accuracy": accuracy,
                         "worst_group": accuracy / 2 + spread * float(draw.normal()),
                         "role": "test",
                     }
-                    told |= {
+                    metrics |= {
                         "worst_group_name": "y=0, ink=red",
                         "classes": 2,
                         "majority": 0.5,
@@ -70,12 +70,12 @@ def rows(
                         "seed": seed,
                         "split_seed": split,
                     }
-                    yield {**run, "metrics": told}
+                    yield {**run, "metrics": metrics}
 
 
-def about(multiplicity: str = "holm", **more: Any) -> dict[str, Any]:
+def about(multiplicity: str = "holm", **settings: Any) -> dict[str, Any]:
     sets = {"test": {"law": "uniform"}}
-    asked = {
+    study_settings = {
         "reference": "erm",
         "selection": ["last"],
         "shifts": SHIFTS,
@@ -83,7 +83,7 @@ def about(multiplicity: str = "holm", **more: Any) -> dict[str, Any]:
         "claims": [],
         "multiplicity": multiplicity,
     }
-    return {**asked, **more}
+    return {**study_settings, **settings}
 
 
 STUDIES = [
@@ -98,31 +98,35 @@ def test_an_interval_says_what_the_verdict_beside_it_says(
     seed: int, n: int, splits: int, multiplicity: str
 ) -> None:
     resolved = about(multiplicity)
-    places = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
-    found = find(places, resolved, [], [])
-    assert found is not None and len(found.items) == 2 * (2 + 15)
-    for item in found.items:
-        told = json.loads(json.dumps(item.to_json()))
-        assert (told["low"] > 0 or told["high"] < 0) == told["told"]
-        inside = told["low"] > -MARGIN and told["high"] < MARGIN
-        assert not told["about_equal"] or inside
-        assert told["low"] <= told["difference"] <= told["high"]
-        assert item.level >= told["alone"]["level"] == 0.95
-    assert any(item.told for item in found.items) or n == 2 or splits > 1
-    tables = score_tables.place_tables(places[0], by_place(places, resolved)[places[0].place])
+    place_results = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
+    findings = find(place_results, resolved, [], [])
+    assert findings is not None and len(findings.items) == 2 * (2 + 15)
+    for finding in findings.items:
+        finding_json = json.loads(json.dumps(finding.to_json()))
+        assert (finding_json["low"] > 0 or finding_json["high"] < 0) == finding_json["told"]
+        inside = finding_json["low"] > -MARGIN and finding_json["high"] < MARGIN
+        assert not finding_json["about_equal"] or inside
+        assert finding_json["low"] <= finding_json["difference"] <= finding_json["high"]
+        assert finding.level >= finding_json["alone"]["level"] == 0.95
+    assert any(item.told for item in findings.items) or n == 2 or splits > 1
+    tables = score_tables.place_tables(
+        place_results[0], by_place(place_results, resolved)[place_results[0].place]
+    )
     assert_stars(
         tables["difference"],
-        {(item.method, item.shift): item for item in found.items if item.metric == "accuracy"},
+        {(item.method, item.shift): item for item in findings.items if item.metric == "accuracy"},
     )
-    figure = figures.change_map(places[0], by_place(places, resolved)[places[0].place])
+    figure = figures.change_map(
+        place_results[0], by_place(place_results, resolved)[place_results[0].place]
+    )
     assert figure is not None
     for row in figure.spec["datasets"]["rows"]:
         low, high = row["i"].strip("[]").split(", ")
         assert row["x"] == ("*" in row["t"]) == (low[0] == high[0]), row
     assert_sentences(
-        dict(found.parts),
-        places[0],
-        {(item.method, item.shift): item for item in found.items if item.told},
+        dict(findings.parts),
+        place_results[0],
+        {(item.method, item.shift): item for item in findings.items if item.told},
     )
 
 
@@ -135,45 +139,47 @@ def assert_stars(table: ReportTable, verdicts: dict[tuple[str, str], Finding]) -
     for row in table.rows:
         for shift, cell in zip(table.columns[1:], row[1:], strict=True):
             assert isinstance(cell, ScoreCell) and cell.half_width is not None
-            told = verdicts[str(row[0]), shift].told
+            verdict = verdicts[str(row[0]), shift].told
             assert (
                 cell.to_json()["excludes_zero"]
                 == ("*" in str(cell))
-                == told
+                == verdict
                 == (abs(cell.mean) > cell.half_width)
             )
 
 
 def assert_sentences(
-    parts: dict[str, Any], at: PlaceResults, told: dict[tuple[str, str], Finding]
+    sections: dict[str, Any],
+    place_results: PlaceResults,
+    findings_by_key: dict[tuple[str, str], Finding],
 ) -> None:
     """No method is called about as accurate where it is starred."""
-    (near,) = [
-        lines for heading, lines in parts.items() if heading.startswith("About as accurate")
+    (near_lines,) = [
+        lines for heading, lines in sections.items() if heading.startswith("About as accurate")
     ] or [[]]
-    for line in near:
-        method, _, rest = line.partition(" under ")
-        assert (method, rest.split()[0]) not in {
-            key for key, item in told.items() if item.metric == "accuracy"
+    for line in near_lines:
+        method, _, sentence_end = line.partition(" under ")
+        assert (method, sentence_end.split()[0]) not in {
+            key for key, finding in findings_by_key.items() if finding.metric == "accuracy"
         }, line
 
 
 def test_a_small_difference_is_told_as_worse_and_small_and_not_as_about_equal() -> None:
     """jtt loses one point in every seed, nearly: told, and told to be less than three."""
     draw = np.random.default_rng(3)
-    places = arrange(
+    place_results = arrange(
         rows(draw, 16, spread=0.003, jtt=-0.01, irm=-0.2, mixup=0.2, coral=0.0, cos=0.001)
     ).shown(["last"])
-    found = find(places, about(), [], [])
-    assert found is not None
-    text = found.to_text(1000)
-    (item,) = (
+    findings = find(place_results, about(), [], [])
+    assert findings is not None
+    text = findings.to_text(1000)
+    (finding,) = (
         one
-        for one in found.items
+        for one in findings.items
         if (one.method, one.shift, one.metric) == ("jtt", "UDS", "accuracy")
     )
-    assert item.told and item.about_equal
-    lines = [line for _, some in found.parts for line in some]
+    assert finding.told and finding.about_equal
+    lines = [line for _, lines_of_part in findings.parts for line in lines_of_part]
     (line,) = (line for line in lines if line.startswith("Under UDS jtt"))
     assert "], less than 3" in line and not any(
         line.startswith("jtt under UDS [") for line in lines
@@ -190,62 +196,65 @@ def test_of_ten_methods_at_the_margin_few_studies_call_any_about_as_accurate(
     5%."""
     draw, studies, wrong, alone = np.random.default_rng(n), 120, 0, 0
     for _ in range(studies):
-        made = []
+        rows_of_runs = []
         for seed in range(n):
             base = 0.7 + shared * float(draw.normal())
             for method in range(11):
                 accuracy = base + (MARGIN if method else 0.0) + 0.006 * float(draw.normal())
                 scored = {"metrics": {"accuracy": accuracy}, "seed": seed}
-                made.append(
+                rows_of_runs.append(
                     {**NAMES, "shift": "SC", "method": f"m{method}" if method else "erm", **scored}
                 )
-        found = judged(arrange(made).shown(["last"]), {})
-        wrong += any(item.about_equal for item in found)
+        findings = judged(arrange(rows_of_runs).shown(["last"]), {})
+        wrong += any(finding.about_equal for finding in findings)
         alone += any(
-            item.adjusted_equal is not None and item.at_level(0.9).high < MARGIN for item in found
+            finding.adjusted_equal is not None and finding.at_level(0.9).high < MARGIN
+            for finding in findings
         )  # type: ignore[operator]
     assert wrong / studies < 0.05 + 2.6 * (0.05 * 0.95 / studies) ** 0.5 and alone / studies > 0.2
 
 
 def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None:
     draw = np.random.default_rng(0)
-    places = arrange(rows(draw, 3, spread=0.03)).shown(["last"])
+    place_results = arrange(rows(draw, 3, spread=0.03)).shown(["last"])
     for multiplicity in ("holm", "none"):
-        found = find(places, about(multiplicity), [], [])
-        assert found is not None
-        for item in found.items:
-            seeds = item.to_json()["seeds_to_tell"]
+        findings = find(place_results, about(multiplicity), [], [])
+        assert findings is not None
+        for finding in findings.items:
+            seeds = finding.to_json()["seeds_to_tell"]
             assert seeds is not None and seeds[0] is not None and seeds[0] < (seeds[1] or 10_000)
-            if not item.told and item.kind == "effect" and not item.about_equal:
-                said = next(
+            if not finding.told and finding.kind == "effect" and not finding.about_equal:
+                seeds_line = next(
                     line
                     for line in "\n".join(
-                        line for _, some in found.parts for line in some
+                        line for _, lines_of_part in findings.parts for line in lines_of_part
                     ).splitlines()
                     if "would tell" in line
                 )
-                assert " to " in said and "seeds would tell 5 points" in said
+                assert " to " in seeds_line and "seeds would tell 5 points" in seeds_line
     alone, together = (
-        [item.seeds for item in judged(places, about(some))] for some in ("none", "holm")
+        [item.seeds for item in judged(place_results, about(adjustment))]
+        for adjustment in ("none", "holm")
     )
     assert all(
-        one and other and one[0] < other[0] for one, other in zip(alone, together, strict=True)
+        unadjusted and adjusted and unadjusted[0] < adjusted[0]
+        for unadjusted, adjusted in zip(alone, together, strict=True)
     )  # type: ignore[operator]
 
 
 def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() -> None:
     """At every seed 5 points more: no spread, no test, and no [+5.0, +5.0] beside "could not be
     told"."""
-    made = []
+    rows_of_runs = []
     for method, gain in (("erm", 0.0), ("irm", 0.05)):
         for seed in range(3):
             scored = {"metrics": {"accuracy": 0.5 + 0.01 * seed + gain}, "seed": seed}
-            made.append({**NAMES, "shift": "SC", "method": method, **scored})
-    places = arrange(made).shown(["last"])
-    found = find(places, about(), [], [])
-    assert found is not None and found.items[0].interval is None
-    assert "irm under SC, accuracy: +5.0, the same at every seed." in found.to_text()
-    figure = figures.change_map(places[0])
+            rows_of_runs.append({**NAMES, "shift": "SC", "method": method, **scored})
+    place_results = arrange(rows_of_runs).shown(["last"])
+    findings = find(place_results, about(), [], [])
+    assert findings is not None and findings.items[0].interval is None
+    assert "irm under SC, accuracy: +5.0, the same at every seed." in findings.to_text()
+    figure = figures.change_map(place_results[0])
     assert (
         figure is not None
         and figure.spec["datasets"]["rows"][0]["i"] == "the same at every seed, no interval"
@@ -258,13 +267,13 @@ def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() ->
         "metric": "accuracy",
         "set": "test",
     }
-    told = judge(arrange(made), about(claims=[claim]))
-    table = claim_table("s", told)
+    judgements = judge(arrange(rows_of_runs), about(claims=[claim]))
+    table = claim_table("s", judgements)
     assert (
         table is not None
         and dict(zip(table.columns, table.rows[0], strict=True))["95% interval"] is None
     )
-    assert told[0].verdict == CANNOT_TELL
+    assert judgements[0].verdict == CANNOT_TELL
 
 
 CLAIMED = [
@@ -292,32 +301,34 @@ def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multipli
         for method in METHODS[1:]
         for extra in ({}, {"margin": 0.03}, {"shift": "SC", "wins_back": 0.3})
     ]
-    found = judge(
+    judgements = judge(
         arrange(rows(np.random.default_rng(seed + 50), n, splits)),
         about(multiplicity, claims=claims),
     )
-    assert len(found) == 5 * (3 + 3 + 1)
-    for item in found:
-        difference = item.difference
+    assert len(judgements) == 5 * (3 + 3 + 1)
+    for judgement in judgements:
+        difference = judgement.difference
         assert difference is not None and difference.low is not None and difference.high is not None
-        if item.margin is None:
+        if judgement.margin is None:
             says = HOLDS if difference.low > 0 else OPPOSITE if difference.high < 0 else CANNOT_TELL
         else:
-            inside = -item.margin < difference.low and difference.high < item.margin
-            outside = difference.low > item.margin or difference.high < -item.margin
+            inside = -judgement.margin < difference.low and difference.high < judgement.margin
+            outside = difference.low > judgement.margin or difference.high < -judgement.margin
             says = HOLDS if inside else OPPOSITE if outside else CANNOT_TELL
-        assert item.verdict == says
-    table, numbers = claim_table("s", found), claim_number_table("s", found)
+        assert judgement.verdict == says
+    table, numbers = claim_table("s", judgements), claim_number_table("s", judgements)
     assert table is not None and numbers is not None
     for row in (dict(zip(numbers.columns, row, strict=True)) for row in numbers.rows):
         low, high, margin = (row[name] for name in ("diff_low", "diff_high", "margin"))
         if margin is None:
             assert (low > 0 or high < 0) == (row["verdict"] in (HOLDS, OPPOSITE))  # type: ignore[operator]
-    whole = find(arrange(rows(np.random.default_rng(1), 3)).shown(["last"]), about(), found, [])
-    assert whole is not None and len(dict(whole.parts)["Claims"]) == len(found)
+    all_findings = find(
+        arrange(rows(np.random.default_rng(1), 3)).shown(["last"]), about(), judgements, []
+    )
+    assert all_findings is not None and len(dict(all_findings.parts)["Claims"]) == len(judgements)
     assert (
         f"Claims are a family of their own: p{', each alone' if multiplicity == 'none' else ' by '}"
-        in whole.intro
+        in all_findings.intro
     )
 
 
@@ -325,7 +336,7 @@ def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multipli
 def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
     seed: int, n: int, splits: int
 ) -> None:
-    places = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
+    place_results = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
     resolved = about(
         methods={
             "erm": {},
@@ -336,7 +347,7 @@ def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
             "cos": {},
         }
     )
-    views = families(places, resolved)
+    views = families(place_results, resolved)
     assert views, "the methods are of several families"
     table, figure = change_table(views[0]), family_map(views[0])
     for row in table.rows:
@@ -347,6 +358,6 @@ def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
                 and ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
             )
     assert figure is not None
-    for told in figure.spec["datasets"]["rows"]:
-        low, high = told["i"].split(" to ")
-        assert told["x"] == ("*" in told["t"]) == (low[0] == high[0]), told
+    for figure_row in figure.spec["datasets"]["rows"]:
+        low, high = figure_row["i"].split(" to ")
+        assert figure_row["x"] == ("*" in figure_row["t"]) == (low[0] == high[0]), figure_row

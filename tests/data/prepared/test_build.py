@@ -59,19 +59,19 @@ def left(root: Path) -> list[str]:
 
 
 def test_the_copy_holds_what_the_originals_hold(tmp_path: Path, originals: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     done = prepare(
         Toy(root=str(tmp_path)),
         originals=str(originals),
         workers=3,
-        on_progress=lambda *words: told.append(words),
+        on_progress=lambda *words: reports.append(words),
     )
     assert (
-        told[0] == ("preparing", 0, ROWS)
-        and told[-1] == ("preparing", ROWS, ROWS)
-        and len(told) == 9
+        reports[0] == ("preparing", 0, ROWS)
+        and reports[-1] == ("preparing", ROWS, ROWS)
+        and len(reports) == 9
     )
-    assert [rows for _, rows, _ in told] == sorted(rows for _, rows, _ in told)
+    assert [rows for _, rows, _ in reports] == sorted(rows for _, rows, _ in reports)
     assert (done.made, done.rows_before, left(tmp_path)) == (True, 0, ["toy"])
     read, copy = Toy().read(originals).dataset, Toy(root=str(tmp_path)).load()
     assert copy.table.digest() == read.table.digest()
@@ -103,8 +103,8 @@ def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(
         calm / "array/toy/pixels.npy"
     ).stat().st_size / 2
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(copy.inputs, [rows] * 8))
-    assert all(np.array_equal(part, parts[0]) for part in parts)
+        inputs_by_thread = list(pool.map(copy.inputs, [rows] * 8))
+    assert all(np.array_equal(inputs, inputs_by_thread[0]) for inputs in inputs_by_thread)
     assert copy.fingerprint != Toy(root=str(calm / "array")).load().fingerprint
 
 
@@ -127,8 +127,8 @@ def test_each_picture_has_a_hash_of_its_exact_pixels(
 
 def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> None:
     data = (calm / "jpeg/toy/pixels.jpegs").read_bytes()
-    one = data[: np.load(calm / "jpeg/toy/offsets.npy")[1]]
-    with Image.open(io.BytesIO(one)) as picture:
+    jpeg_bytes = data[: np.load(calm / "jpeg/toy/offsets.npy")[1]]
+    with Image.open(io.BytesIO(jpeg_bytes)) as picture:
         assert JpegImagePlugin.get_sampling(picture) == 0  # 4:4:4
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=95, subsampling=0)
@@ -160,12 +160,12 @@ def test_a_copy_of_two_channels_cannot_be_jpeg(
 def test_the_fingerprint_is_that_of_the_content(
     tmp_path: Path, calm: Path, originals: Path
 ) -> None:
-    one = open_copy(Toy(root=str(calm / "array"))).fingerprint
+    fingerprint = open_copy(Toy(root=str(calm / "array"))).fingerprint
     elsewhere = write_originals(tmp_path / "elsewhere")
     prepare(Toy(root=str(tmp_path / "b")), originals=str(elsewhere), workers=1)
-    assert open_copy(Toy(root=str(tmp_path / "b"))).fingerprint == one
+    assert open_copy(Toy(root=str(tmp_path / "b"))).fingerprint == fingerprint
     assert content(tmp_path / "b/toy") == content(calm / "array/toy")
-    found = {one}
+    fingerprints = {fingerprint}
     labels = np.load(elsewhere / "labels.npy")
     for name in ("pixel", "label", "flip"):
         changed = write_originals(tmp_path / name)
@@ -179,8 +179,8 @@ def test_the_fingerprint_is_that_of_the_content(
             )
         source = Toy(root=str(tmp_path / name), flip=name == "flip")
         prepare(source, originals=str(changed))
-        found.add(open_copy(source).fingerprint)
-    assert len(found) == 4
+        fingerprints.add(open_copy(source).fingerprint)
+    assert len(fingerprints) == 4
 
 
 def test_a_copy_is_named_by_the_settings_that_decide_what_is_in_it(
@@ -284,15 +284,15 @@ def test_killed_half_way_the_next_call_goes_on(
         open_copy(Toy(root=str(root)))
     again = crosswind(*words, TOY_LOG=str(log))
     assert again.returncode == 0, again.stderr
-    kept = int(
+    n_rows_kept = int(
         re.search(r"; ([\d,]+) rows were there from before", again.stdout)[1].replace(",", "")
     )  # type: ignore[index]
-    asked = sorted(tuple(map(int, line.split())) for line in log.read_text().splitlines())
-    assert kept >= CHUNK and kept % CHUNK == 0
+    row_ranges = sorted(tuple(map(int, line.split())) for line in log.read_text().splitlines())
+    assert n_rows_kept >= CHUNK and n_rows_kept % CHUNK == 0
     assert (
-        asked[0][0] == kept
-        and asked[-1][1] == ROWS - 1
-        and len(asked) == -(-(ROWS - kept) // CHUNK)
+        row_ranges[0][0] == n_rows_kept
+        and row_ranges[-1][1] == ROWS - 1
+        and len(row_ranges) == -(-(ROWS - n_rows_kept) // CHUNK)
     )
     assert content(root / "toy") == content(calm / store / "toy") and left(root) == ["toy"]
 
@@ -331,13 +331,13 @@ os._exit(0)
 
 
 def begun(
-    root: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, at: int = 4 * CHUNK
+    root: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, row_limit: int = 4 * CHUNK
 ) -> Path:
     """A copy whose making broke at a row; it is too soon for what was written before to be saved in
     passing."""
-    with monkeypatch.context() as told:
-        told.setenv("TOY_RAISE_AT", str(at))
-        told.setenv("TOY_RAISES", "value")
+    with monkeypatch.context() as patched:
+        patched.setenv("TOY_RAISE_AT", str(row_limit))
+        patched.setenv("TOY_RAISES", "value")
         with pytest.raises(
             DataError, match=r"^toy: rows \d+ to \d+ cannot be read: ValueError: bad block$"
         ):
@@ -380,8 +380,8 @@ def test_a_damaged_beginning_is_used_as_far_as_it_is_whole(
     originals: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    part = begun(tmp_path, originals, monkeypatch)
-    pixels, progress = part / "copy/pixels.npy", part / "progress"
+    part_folder = begun(tmp_path, originals, monkeypatch)
+    pixels, progress = part_folder / "copy/pixels.npy", part_folder / "progress"
     if harm == "torn progress":
         os.truncate(progress, progress.stat().st_size - 1)
     elif harm == "short pixels":
@@ -399,23 +399,26 @@ def test_a_damaged_beginning_is_used_as_far_as_it_is_whole(
 
 
 def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     words = [*toys.COMMAND, "prepare", "toy", "--root", str(tmp_path), "--from", str(originals)]
-    with claimed(tmp_path / ".toy.part", lambda: told.append("waited")):
-        other = subprocess.Popen(
+    with claimed(tmp_path / ".toy.part", lambda: messages.append("waited")):
+        second_process = subprocess.Popen(
             words,
             env=toys.ENVIRONMENT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert other.stderr is not None and "waiting for another process" in other.stderr.readline()
+        assert (
+            second_process.stderr is not None
+            and "waiting for another process" in second_process.stderr.readline()
+        )
         prepare(Toy(root=str(tmp_path), flip=True), originals=str(originals))  # another copy
-    other.communicate(timeout=60)
+    second_process.communicate(timeout=60)
     assert (
-        other.returncode == 0
+        second_process.returncode == 0
         and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made
-        and not told
+        and not messages
     )
 
 
@@ -525,14 +528,14 @@ def test_what_is_missing_is_fetched(
 ) -> None:
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(originals))
     monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
-    told: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = f"http://127.0.0.1:{server.server_port}"
+        address = f"http://127.0.0.1:{server.server_port}"
         files = [
             Original(
                 name,
-                f"{place}/{name}",
+                f"{address}/{name}",
                 (originals / name).stat().st_size,
                 file_hash(originals / name),
             )
@@ -546,16 +549,16 @@ def test_what_is_missing_is_fetched(
             prepare(
                 Toy(root=str(tmp_path / "root")), originals=str(tmp_path)
             )  # the user's folder is not written to
-        prepare(Toy(root=str(tmp_path / "root")), on_progress=lambda *words: told.append(words))
-        files[1] = Original("other.npy", f"{place}/labels.npy", 0, "0" * 64)
+        prepare(Toy(root=str(tmp_path / "root")), on_progress=lambda *words: reports.append(words))
+        files[1] = Original("other.npy", f"{address}/labels.npy", 0, "0" * 64)
         with pytest.raises(DataError, match=r"other.npy has the sha256 \w+, not 0000"):
             prepare(Toy(root=str(tmp_path / "root")), again=True)
         server.shutdown()
-    found = left(
+    names = left(
         tmp_path / "root/originals/toy"
     )  # what was found out of their hashes is remembered beside them
-    assert [name for name in found if not name.startswith(".")] == ["labels.npy", "pictures.npy"]
-    assert ("fetching pictures.npy", files[0].size, files[0].size) in told and told[-1] == (
+    assert [name for name in names if not name.startswith(".")] == ["labels.npy", "pictures.npy"]
+    assert ("fetching pictures.npy", files[0].size, files[0].size) in reports and reports[-1] == (
         "preparing",
         ROWS,
         ROWS,
@@ -620,11 +623,11 @@ def test_chunks_are_read_ahead_within_bounds(
     monkeypatch.setattr(build, "_chunk", counted)
     dataset = Toy().read(originals).dataset
     chunks = [np.arange(start, start + 20) for start in range(0, ROWS, 20)]
-    found = build._chunks(dataset, chunks, "array", 1, "toy")
+    chunk_iterator = build._chunks(dataset, chunks, "array", 1, "toy")
     for taken in range(1, 6):
-        next(found)
+        next(chunk_iterator)
         deadline = time.monotonic() + 5
         while asked < taken + 2 and time.monotonic() < deadline:
             time.sleep(0.001)
         assert taken <= asked <= taken + 2
-    found.close()
+    chunk_iterator.close()

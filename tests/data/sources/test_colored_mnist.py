@@ -36,7 +36,7 @@ def colored(root: str, **settings: Any) -> AttributedDataset:
 def test_it_is_made_from_the_copy_of_mnist_and_prepares_the_same(root: str, tmp_path: Path) -> None:
     data = colored(root)
     assert data.name == "colored-mnist" and data.n_base == 6137 and data.image_shape == (28, 28, 3)
-    assert [item.name for item in data.schema] == ["digit", "split", "color"]
+    assert [attribute.name for attribute in data.schema] == ["digit", "split", "color"]
     source = ColoredMnist(root=str(tmp_path), size=20)
     assert [original.name for original in source.originals()] == [
         original.name for original in Mnist().originals()
@@ -90,12 +90,12 @@ def test_pixels_mix_the_colour_with_black_or_white(root: str, paint: str) -> Non
             COLORS[data.attribute("color").values[data.table.column("color")[row]]], dtype=float
         )
         for channel in range(3):
-            part = (
+            expected_channel = (
                 ink[channel] * cover
                 if paint == "digit"
                 else ink[channel] * (1 - cover) + 255 * cover
             )
-            assert np.abs(picture[..., channel] - part).max() <= 0.5 + 1e-9
+            assert np.abs(picture[..., channel] - expected_channel).max() <= 0.5 + 1e-9
 
 
 def irm_parts(data: AttributedDataset) -> dict[str, np.ndarray]:
@@ -107,7 +107,7 @@ def test_irm_environments_are_those_of_the_program(root: str) -> None:
     1,000 are 0.9."""
     data = colored(root, version="irm")
     assert data.n_base == 6000 and data.image_shape == (14, 14, 2)
-    values = {item.name: item.values for item in data.schema}
+    values = {attribute.name: attribute.values for attribute in data.schema}
     assert values == {
         "label": ("0-4", "5-9"),
         "color": ("green", "red"),
@@ -115,30 +115,32 @@ def test_irm_environments_are_those_of_the_program(root: str) -> None:
         "digit": tuple("0123456789"),
         "split": ("train", "test"),
     }
-    parts = irm_parts(data)
-    assert np.bincount(parts["environment"]).tolist() == [2500, 2500, 1000]
-    assert (parts["environment"][5000:] == 2).all()
+    codes = irm_parts(data)
+    assert np.bincount(codes["environment"]).tolist() == [2500, 2500, 1000]
+    assert (codes["environment"][5000:] == 2).all()
     assert (
-        1100 < parts["environment"][:2500].sum() < 1400
+        1100 < codes["environment"][:2500].sum() < 1400
     )  # both halves hold both: 1,250 expected, sd 18
-    assert np.array_equal(parts["split"] == 1, parts["environment"] == 2)
-    assert np.array_equal(parts["digit"], TRAIN[1])
+    assert np.array_equal(codes["split"] == 1, codes["environment"] == 2)
+    assert np.array_equal(codes["digit"], TRAIN[1])
 
 
 def test_irm_labels_and_colours_are_flipped_as_often_as_the_paper_says(root: str) -> None:
     """Within four deviations: of 0.25 over 6,000 rows 0.022, of 0.1, 0.2 over 2,500 rows 0.024,
     0.032, of 0.9 over 1,000 0.038."""
-    parts = irm_parts(colored(root, version="irm"))
-    noisy = parts["label"] != (parts["digit"] >= 5)
+    codes = irm_parts(colored(root, version="irm"))
+    noisy = codes["label"] != (codes["digit"] >= 5)
     assert abs(noisy.mean() - 0.25) < 0.022
-    flipped = parts["color"] != parts["label"]  # green is the colour of 0-4, red that of 5-9
+    flipped = codes["color"] != codes["label"]  # green is the colour of 0-4, red that of 5-9
     for code, (e, within) in enumerate([(0.1, 0.024), (0.2, 0.032), (0.9, 0.038)]):
-        here = parts["environment"] == code
-        assert abs(flipped[here].mean() - e) < within
-        assert abs(noisy[here].mean() - 0.25) < 0.055
+        in_environment = codes["environment"] == code
+        assert abs(flipped[in_environment].mean() - e) < within
+        assert abs(noisy[in_environment].mean() - 0.25) < 0.055
     assert abs(np.corrcoef(noisy, flipped)[0, 1]) < 0.05  # drawn apart
-    other = irm_parts(colored(root, version="irm", seed=1))
-    assert 0.5 < (other["label"] == parts["label"]).mean() < 0.7  # 1 - 2 x 0.25 x 0.75 = 0.625
+    other_codes = irm_parts(colored(root, version="irm", seed=1))
+    assert (
+        0.5 < (other_codes["label"] == codes["label"]).mean() < 0.7
+    )  # 1 - 2 x 0.25 x 0.75 = 0.625
 
 
 def test_irm_pixels_are_every_second_of_the_digit_in_the_channel_of_its_colour(root: str) -> None:
@@ -160,12 +162,12 @@ def test_irm_rows_are_flipped_whoever_stands_beside_them(root: str) -> None:
     """The rows that are kept have their own numbers as ids, so that a run's rows are MNIST's."""
     data = colored(root, version="irm")
     assert np.array_equal(data.ids, np.arange(6000))
-    kept = data.keep({"environment": [0.9]})
-    assert np.array_equal(kept.ids, np.arange(5000, 6000))
+    test_rows = data.keep({"environment": [0.9]})
+    assert np.array_equal(test_rows.ids, np.arange(5000, 6000))
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"version": "irm", "size": 14}, r"data\.size: must be 28 in version irm \(valid: 28\)"),
         ({"version": "irm", "paint": "ground"}, r"data\.paint: must be digit in version irm"),
@@ -174,18 +176,18 @@ def test_irm_rows_are_flipped_whoever_stands_beside_them(root: str) -> None:
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_any_file_is_read(
-    settings: dict[str, Any], said: str
+    settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         open_source("colored-mnist", {"root": "nowhere", **settings})
 
 
 def test_a_copy_of_something_else_is_refused(root: str) -> None:
-    other = AttributedDataset(
+    gray_dataset = AttributedDataset(
         "mnist", AttributeTable((Attribute("label", (0, 1)),), np.zeros((1, 3), np.uint8))
     )
     with pytest.raises(DataError, match="the prepared copy of mnist holds other data"):
-        ColoredMnist(root=root).finish(other)
+        ColoredMnist(root=root).finish(gray_dataset)
     with pytest.raises(
         DataError, match="there is no prepared copy of mnist in .*crosswind prepare colored-mnist"
     ):
@@ -194,14 +196,17 @@ def test_a_copy_of_something_else_is_refused(root: str) -> None:
 
 def test_real_digits_in_irm_have_the_sizes_of_the_paper(tmp_path: Path) -> None:
     with np.load(real_data("mnist.npz"), allow_pickle=False) as arrays:
-        parts = [(arrays[f"{part}_images"], arrays[f"{part}_label"]) for part in ("train", "test")]
-    write_mnist(tmp_path / "originals" / "mnist", parts, packed=False)
+        digit_parts = [
+            (arrays[f"{split_name}_images"], arrays[f"{split_name}_label"])
+            for split_name in ("train", "test")
+        ]
+    write_mnist(tmp_path / "originals" / "mnist", digit_parts, packed=False)
     prepare(ColoredMnist(root=str(tmp_path)))
     data = colored(str(tmp_path), version="irm")
-    told = irm_parts(data)
-    assert np.bincount(told["environment"]).tolist() == [25_000, 25_000, 10_000]
+    codes = irm_parts(data)
+    assert np.bincount(codes["environment"]).tolist() == [25_000, 25_000, 10_000]
     # By shape alone 0.75 can be reached everywhere; by colour alone 0.85 in training and 0.1 in
     # testing.
-    train = told["split"] == 0
-    assert abs((told["color"] == told["label"])[train].mean() - 0.85) < 0.007
-    assert abs((told["color"] == told["label"])[~train].mean() - 0.1) < 0.012
+    train = codes["split"] == 0
+    assert abs((codes["color"] == codes["label"])[train].mean() - 0.85) < 0.007
+    assert abs((codes["color"] == codes["label"])[~train].mean() - 0.1) < 0.012

@@ -42,8 +42,8 @@ def test_rows_are_the_full_grid_in_the_archives_order(data: AttributedDataset) -
     assert data.n_rows == 737_280
     codes = data.table.codes[:5]
     assert codes[:, -1].tolist() == [2, 5, 39, 31, 31]
-    for place, step in enumerate((245_760, 40_960, 1_024, 32, 1)):
-        assert codes[:, step].tolist() == [int(i == place) for i in range(5)]
+    for factor_index, step in enumerate((245_760, 40_960, 1_024, 32, 1)):
+        assert codes[:, step].tolist() == [int(i == factor_index) for i in range(5)]
     assert len(np.unique(np.ravel_multi_index(tuple(codes.astype(np.int64)), COUNTS))) == 737_280
 
 
@@ -54,10 +54,10 @@ def test_colours_are_even_inside_every_shape_and_scale(data: AttributedDataset) 
         np.ravel_multi_index((codes[0], codes[1], codes[5], codes[6]), (3, 6, 3, 3)), minlength=162
     )
     assert sorted(set(counts.tolist())) == [4551, 4552]
-    whole = np.bincount(codes[5] * 3 + codes[6], minlength=9)
+    color_counts = np.bincount(codes[5] * 3 + codes[6], minlength=9)
     # One pair has a row more in each of the 18 blocks: by chance 2 times, not the same one 18
     # times.
-    assert 1 <= whole.max() - whole.min() <= 8
+    assert 1 <= color_counts.max() - color_counts.min() <= 8
 
 
 def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: AttributedDataset) -> None:
@@ -69,13 +69,13 @@ def test_colours_are_unrelated_to_place_and_change_with_the_seed(data: Attribute
         ]
         expected = 737_280 / COUNTS[attribute] / 3
         assert np.abs(np.array(shares) - expected).max() < 6 * np.sqrt(expected)
-    other = DSprites(seed=1).load()
+    second_dataset = DSprites(seed=1).load()
     assert (
         0.30
-        < (other.table.column("object_color") == data.table.column("object_color")).mean()
+        < (second_dataset.table.column("object_color") == data.table.column("object_color")).mean()
         < 0.36
     )
-    assert other.fingerprint != data.fingerprint == DSprites().load().fingerprint
+    assert second_dataset.fingerprint != data.fingerprint == DSprites().load().fingerprint
 
 
 def test_what_stored_runs_are_found_by_stays(data: AttributedDataset) -> None:
@@ -107,7 +107,10 @@ def test_on_black_the_colours_are_pure_red_green_and_blue(data: AttributedDatase
     """Wiles et al. 2022: the same latents and drawings, red, green or blue on black, as many of
     each."""
     black = DSprites(palette="on-black").load()
-    assert [item.values for item in black.schema[5:]] == [("red", "green", "blue"), ("black",)]
+    assert [attribute.values for attribute in black.schema[5:]] == [
+        ("red", "green", "blue"),
+        ("black",),
+    ]
     assert black.fingerprint != data.fingerprint
     assert (
         np.array_equal(black.table.codes[:6], data.table.codes[:6])
@@ -134,11 +137,11 @@ def test_on_black_the_colours_are_pure_red_green_and_blue(data: AttributedDatase
 def test_the_square_by_hand() -> None:
     """Scale 1, no turn, centre (32.5, 32.5), half side 10.5: from 22 to 43, 21 pixels a side, whole
     pixels only."""
-    found = covers(row(0))[0]
+    cover = covers(row(0))[0]
     expected = np.zeros((64, 64), dtype=np.uint8)
     expected[22:43, 22:43] = 255
     # A pixel whose edge is the shape's edge has its centre half a pixel inside: wholly covered.
-    assert np.array_equal(found, expected)
+    assert np.array_equal(cover, expected)
     # Scale 0.5: half side 5.25, so 11 whole pixels less a quarter on each side: the outer ring is
     # covered by 1/4 x 255 + 1/2.
     half = covers(row(0, scale=0))[0]
@@ -156,8 +159,8 @@ def test_areas_are_those_of_the_shapes() -> None:
     two half discs of radius sqrt(2)/4, together 1/2 + pi/8 = 0.8927 of 400 = 357.1."""
     for shape, area in ((0, 441.0), (1, 329.87), (2, 357.08)):
         rows = [row(shape, 5, orientation) for orientation in range(40)]
-        found = covers(*rows).astype(float).sum((1, 2)) / 255
-        assert np.abs(found / area - 1).max() < 0.015
+        relative_areas = covers(*rows).astype(float).sum((1, 2)) / 255
+        assert np.abs(relative_areas / area - 1).max() < 0.015
         hard = covers(*rows, antialias=False)
         assert set(np.unique(hard).tolist()) == {0, 255}
         assert np.abs(hard.astype(float).sum((1, 2)) / 255 / area - 1).max() < 0.05
@@ -171,24 +174,33 @@ def test_shapes_are_whole_at_every_place_and_turn() -> None:
             for x in (0, 31)
             for y in (0, 31)
         ]
-        found = covers(*rows).astype(float)
-        edge = np.concatenate([found[:, 0], found[:, -1], found[:, :, 0], found[:, :, -1]], axis=1)
+        cover_values = covers(*rows).astype(float)
+        edge = np.concatenate(
+            [
+                cover_values[:, 0],
+                cover_values[:, -1],
+                cover_values[:, :, 0],
+                cover_values[:, :, -1],
+            ],
+            axis=1,
+        )
         assert edge.max() == 0
         middle = covers(*(row(shape, 5, orientation) for orientation in range(40))).astype(float)
         assert np.array_equal(
-            found.reshape(40, 4, -1).sum(2), np.repeat(middle.reshape(40, 1, -1).sum(2), 4, axis=1)
+            cover_values.reshape(40, 4, -1).sum(2),
+            np.repeat(middle.reshape(40, 1, -1).sum(2), 4, axis=1),
         )
 
 
 def test_latents_move_turn_and_scale_the_shape() -> None:
-    at, right, down = covers(row(2, x=10, y=10), row(2, x=11, y=10), row(2, x=10, y=11))
-    assert np.array_equal(np.roll(at, 1, axis=1), right)
-    assert np.array_equal(np.roll(at, 1, axis=0), down)
-    first, last, other = covers(
+    centred, right, down = covers(row(2, x=10, y=10), row(2, x=11, y=10), row(2, x=10, y=11))
+    assert np.array_equal(np.roll(centred, 1, axis=1), right)
+    assert np.array_equal(np.roll(centred, 1, axis=0), down)
+    first, last, middle = covers(
         row(2, orientation=0), row(2, orientation=39), row(2, orientation=20)
     )
     assert np.array_equal(first, last)
-    assert not np.array_equal(first, other)
+    assert not np.array_equal(first, middle)
     areas = covers(*(row(1, scale) for scale in range(6))).astype(float).sum((1, 2))
     assert np.allclose(areas / areas[-1], (np.arange(5, 11) / 10) ** 2, rtol=0.02)
 
@@ -342,10 +354,10 @@ def test_the_original_is_prepared_in_white_and_coloured_when_opened(
         DataError, match="the originals hold all 90 rows, where all 737,280 are published"
     ):
         prepare(source, originals=str(folder))
-    made = prepare(
+    prepared = prepare(
         DSprites(root=str(tmp_path), seed=3), originals=str(folder), accept_totals=True
     ).copy
-    assert made.folder == tmp_path / "dsprites" and made.image_shape == (64, 64, 1)
+    assert prepared.folder == tmp_path / "dsprites" and prepared.image_shape == (64, 64, 1)
     copy = source.load()
     assert copy.schema == data.schema and np.array_equal(
         copy.table.codes, data.table.codes[:, rows]
@@ -355,11 +367,13 @@ def test_the_original_is_prepared_in_white_and_coloured_when_opened(
     assert np.array_equal(
         copy.inputs(np.arange(90)), np.where(arrays["imgs"][..., None] == 1, inks, papers)
     )
-    other = open_source(
+    copied_dataset = open_source(
         "dsprites", {"root": str(tmp_path), "original": True, "seed": 3}
     )  # of the same copy
-    assert np.array_equal(other.table.codes[5:], DSprites(seed=3).load().table.codes[5:, rows])
-    assert len({copy.fingerprint, other.fingerprint, data.fingerprint}) == 3
+    assert np.array_equal(
+        copied_dataset.table.codes[5:], DSprites(seed=3).load().table.codes[5:, rows]
+    )
+    assert len({copy.fingerprint, copied_dataset.fingerprint, data.fingerprint}) == 3
     assert (
         DSprites(root=str(tmp_path)).load().fingerprint == data.fingerprint
     )  # drawn, whatever is prepared
@@ -397,8 +411,11 @@ def test_archives_that_cannot_be_prepared_leave_no_copy(tmp_path: Path) -> None:
                 accept_totals=True,
             )
     path = write(tmp_path / "files", **good) / DSPRITES
-    whole = path.read_bytes()
-    for damaged in (whole[:4000], whole[:4000] + bytes(64) + whole[4064:]):
+    original_bytes = path.read_bytes()
+    for damaged in (
+        original_bytes[:4000],
+        original_bytes[:4000] + bytes(64) + original_bytes[4064:],
+    ):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="damaged|cut short|not a whole zip"):
             prepare(DSprites(root=str(tmp_path)), originals=str(path.parent), accept_totals=True)

@@ -48,8 +48,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     masked(folder / "roberta", kind="roberta")
     masked(folder / "maskless", mask=False)
     masked(folder / "headless", head=False)
-    for one, other in (("en", "de"), ("de", "en"), ("fr", "en")):
-        translator(folder / f"{one}-{other}", one, other, seed=len(one + other))
+    for source_language, target_language in (("en", "de"), ("de", "en"), ("fr", "en")):
+        translator(
+            folder / f"{source_language}-{target_language}",
+            source_language,
+            target_language,
+            seed=len(source_language + target_language),
+        )
     return folder
 
 
@@ -61,11 +66,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(name: str, models: Path, **knobs: Any) -> Any:
-    which = {"ssmba": {"model": "bert"}, "back-translation": {"there": "en-de", "back": "de-en"}}[
-        name
-    ]
-    given = {key: str(models / value) for key, value in which.items()}
-    return load("text-transforms", name)(**{**given, **knobs})
+    model_folders = {
+        "ssmba": {"model": "bert"},
+        "back-translation": {"there": "en-de", "back": "de-en"},
+    }[name]
+    model_paths = {key: str(models / value) for key, value in model_folders.items()}
+    return load("text-transforms", name)(**{**model_paths, **knobs})
 
 
 ALL = [
@@ -83,20 +89,22 @@ def test_a_text_and_its_key_decide(
 ) -> None:
     knobs = {key: str(models / value) if key == "model" else value for key, value in knobs.items()}
     transform = made(name, models, **knobs)
-    found = changed_texts(transform, TEXTS, KEYS)
+    changed = changed_texts(transform, TEXTS, KEYS)
     assert (
-        list(found[1:3]) == ["", ""] and all(found[[0, 3, 4, 5]]) and found[3].count(PART_MARK) == 1
+        list(changed[1:3]) == ["", ""]
+        and all(changed[[0, 3, 4, 5]])
+        and changed[3].count(PART_MARK) == 1
     )
-    assert sum(one != other for one, other in zip(found, TEXTS, strict=True)) >= 4
-    for place in range(len(TEXTS)):
+    assert sum(changed_text != text for changed_text, text in zip(changed, TEXTS, strict=True)) >= 4
+    for index in range(len(TEXTS)):
         for file in root.iterdir():  # made anew, alone
             file.unlink()
         assert (
-            changed_texts(transform, TEXTS[place : place + 1], KEYS[place : place + 1])[0]
-            == found[place]
+            changed_texts(transform, TEXTS[index : index + 1], KEYS[index : index + 1])[0]
+            == changed[index]
         )
-    other = changed_texts(transform, [TEXTS[0]] * 30, hash64(np.arange(30), 5))
-    assert len(set(other)) > 12, "other keys, other texts"
+    rekeyed = changed_texts(transform, [TEXTS[0]] * 30, hash64(np.arange(30), 5))
+    assert len(set(rekeyed)) > 12, "other keys, other texts"
 
 
 def test_what_is_not_corrupted_stays_to_the_letter(models: Path) -> None:
@@ -112,17 +120,17 @@ def test_what_is_not_corrupted_stays_to_the_letter(models: Path) -> None:
     for changed in set(out) - {text}:
         first = next(
             (
-                at
-                for at, (one, other) in enumerate(zip(changed, text, strict=False))
-                if one != other
+                index
+                for index, (changed_word, word) in enumerate(zip(changed, text, strict=False))
+                if changed_word != word
             ),
             len(text),
         )
         last = next(
             (
-                at
-                for at in range(len(text))
-                if at >= len(changed) or changed[-1 - at] != text[-1 - at]
+                distance
+                for distance in range(len(text))
+                if distance >= len(changed) or changed[-1 - distance] != text[-1 - distance]
             ),
             len(text),
         )
@@ -140,23 +148,29 @@ def test_so_many_tokens_are_corrupted_and_so(models: Path, monkeypatch: pytest.M
     )
     row = tokenizer(text, add_special_tokens=False)["input_ids"]
     plain = tuple(sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)))
-    places, kinds, others = Counter[object](), Counter[str](), Counter[object]()
+    masked_places, kinds, shown_words = Counter[object](), Counter[str](), Counter[object]()
     for key in range(3000):
-        some = transform._chosen(row, Draws(key), mask, plain)
-        assert len(some) == edits(0.25, len(row)) == 4
-        for item in some:
-            places[item.place] += 1
+        choices = transform._chosen(row, Draws(key), mask, plain)
+        assert len(choices) == edits(0.25, len(row)) == 4
+        for choice in choices:
+            masked_places[choice.place] += 1
             kinds[
                 (
                     "masked"
-                    if item.shown == mask
+                    if choice.shown == mask
                     else "same"
-                    if item.shown == row[item.place]
+                    if choice.shown == row[choice.place]
                     else "random"
                 )
             ] += 1
-            others.update([item.shown] if item.shown not in (mask, row[item.place]) else [])
-    assert even(places, len(row)) and set(others) <= set(plain) and len(others) > 0.9 * len(plain)
+            shown_words.update(
+                [choice.shown] if choice.shown not in (mask, row[choice.place]) else []
+            )
+    assert (
+        even(masked_places, len(row))
+        and set(shown_words) <= set(plain)
+        and len(shown_words) > 0.9 * len(plain)
+    )
     total = sum(kinds.values())
     assert abs(kinds["masked"] / total - 0.8) < 0.015 and abs(kinds["random"] / total - 0.1) < 0.012
     counts = Counter(
@@ -173,19 +187,23 @@ def test_tokens_come_as_often_as_the_network_says(models: Path) -> None:
 
     transform = made("ssmba", models, rate=0.01, masked=1.0, noise=0.0)
     network, tokenizer = transform._loaded()
-    found = Counter(changed_texts(transform, ["film"] * 4000, hash64(np.arange(4000), 9)).tolist())
+    frequencies = Counter(
+        changed_texts(transform, ["film"] * 4000, hash64(np.arange(4000), 9)).tolist()
+    )
     with torch.no_grad():
         logits = network(**tokenizer("[MASK]", return_tensors="pt")).logits[0, 1].double()
     logits[tokenizer.all_special_ids] = -torch.inf
     expected = logits.softmax(0)
-    assert sum(found.values()) == 4000 and not any("[" in text for text in found), (
+    assert sum(frequencies.values()) == 4000 and not any("[" in text for text in frequencies), (
         "no special token"
     )
     for number in expected.argsort(descending=True)[:5].tolist():
         word = tokenizer.convert_ids_to_tokens(number).removeprefix("##")
         several = {word, f"##{word}"} & set(tokenizer.get_vocab())
-        share = sum(float(expected[tokenizer.get_vocab()[item]]) for item in several)
-        assert abs(found[word] / 4000 - share) < 4.5 * np.sqrt(share * (1 - share) / 4000), word
+        share = sum(float(expected[tokenizer.get_vocab()[word]]) for word in several)
+        assert abs(frequencies[word] / 4000 - share) < 4.5 * np.sqrt(share * (1 - share) / 4000), (
+            word
+        )
 
 
 def test_draws_follow_the_temperature() -> None:
@@ -211,8 +229,8 @@ def test_draws_follow_the_temperature() -> None:
 def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
     word, million = "film " * 400, "a" * 3000
     for name in ("ssmba", "back-translation"):
-        found = changed_texts(made(name, models), [word, million, "日" * 300], KEYS[:3])
-        assert all(found)
+        changed = changed_texts(made(name, models), [word, million, "日" * 300], KEYS[:3])
+        assert all(changed)
     moved = changed_texts(made("ssmba", models, rate=1.0, masked=1.0, noise=0.0), [word], KEYS[:1])[
         0
     ]
@@ -221,15 +239,15 @@ def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
 
 def test_at_temperature_0_it_is_the_greedy_translation_of_the_library(models: Path) -> None:
     transform = made("back-translation", models, temperature=0.0)
-    given, met = (
+    sentences, met = (
         [f"i {word} the film" for word in ["hate", "love", "good", "bad", "fun", "dull", "great"]],
         set(),
     )
-    found = changed_texts(transform, given, hash64(np.arange(len(given)), 1))
-    for text, changed in zip(given, found, strict=True):
+    changed_sentences = changed_texts(transform, sentences, hash64(np.arange(len(sentences)), 1))
+    for text, changed in zip(sentences, changed_sentences, strict=True):
         for network, tokenizer in transform._loaded():
             ids = tokenizer([text], return_tensors="pt")
-            most = min(23, 2 * ids["input_ids"].shape[1] + 16)
+            max_tokens = min(23, 2 * ids["input_ids"].shape[1] + 16)
             plain = {
                 "num_beams": 1,
                 "do_sample": False,
@@ -237,7 +255,8 @@ def test_at_temperature_0_it_is_the_greedy_translation_of_the_library(models: Pa
                 "suppress_tokens": [tokenizer.pad_token_id],
             }
             text = tokenizer.batch_decode(
-                network.generate(**ids, **plain, max_new_tokens=most), skip_special_tokens=True
+                network.generate(**ids, **plain, max_new_tokens=max_tokens),
+                skip_special_tokens=True,
             )[0].strip()
         assert text in (changed, "")
         met.add(text)
@@ -246,9 +265,9 @@ def test_at_temperature_0_it_is_the_greedy_translation_of_the_library(models: Pa
 
 def test_batches_hold_texts_of_about_equal_lengths() -> None:
     lengths = [5, 900, 3, 40, 4, 41]
-    found = batches(lengths, 100)
-    assert sorted(place for batch in found for place in batch) == list(range(6))
-    assert found == [[2, 4, 0], [3, 5], [1]]
+    text_batches = batches(lengths, 100)
+    assert sorted(index for batch in text_batches for index in batch) == list(range(6))
+    assert text_batches == [[2, 4, 0], [3, 5], [1]]
     assert batches([], 10) == []
 
 
@@ -257,34 +276,34 @@ def test_batches_hold_texts_of_about_equal_lengths() -> None:
 
 def count_texts(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
     """How many texts are handed to the networks, call by call."""
-    cls, asked = load("text-transforms", name), list[int]()
+    cls, batch_sizes = load("text-transforms", name), list[int]()
     changed = cls.changed
 
     def counted(self: Any, texts: Any, keys: Any) -> Any:
-        asked.append(len(texts))
+        batch_sizes.append(len(texts))
         return changed(self, texts, keys)
 
     monkeypatch.setattr(cls, "changed", counted)
-    return asked
+    return batch_sizes
 
 
 @pytest.mark.parametrize("name", ["ssmba", "back-translation"])
 def test_a_text_is_changed_once(
     name: str, models: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = count_texts(monkeypatch, name)
+    batch_sizes = count_texts(monkeypatch, name)
     first = changed_texts(made(name, models), TEXTS, KEYS)
-    assert asked == [5], "of six texts two are empty, and one has two parts"
+    assert batch_sizes == [5], "of six texts two are empty, and one has two parts"
     assert changed_texts(made(name, models), TEXTS[::-1], KEYS[::-1])[
         ::-1
-    ].tolist() == first.tolist() and asked == [5]
-    more = changed_texts(made(name, models), [*TEXTS, "a new one"], hash64(np.arange(7), 11))
-    assert asked == [5, 1] and more[:6].tolist() == first.tolist()
+    ].tolist() == first.tolist() and batch_sizes == [5]
+    extended = changed_texts(made(name, models), [*TEXTS, "a new one"], hash64(np.arange(7), 11))
+    assert batch_sizes == [5, 1] and extended[:6].tolist() == first.tolist()
     changed_texts(made(name, models), TEXTS[:1], KEYS[1:2])
-    assert asked == [5, 1, 1], "another key"
+    assert batch_sizes == [5, 1, 1], "another key"
     assert len(list(root.iterdir())) == 1
     changed_texts(made(name, models, draw="uniform"), TEXTS[:1], KEYS[:1])
-    assert asked[3:] == [1] and len(list(root.iterdir())) == 2, (
+    assert batch_sizes[3:] == [1] and len(list(root.iterdir())) == 2, (
         "other settings have a file of their own"
     )
 
@@ -296,16 +315,16 @@ def test_a_model_counts_by_its_files_and_not_by_their_place(
 
     from tests.transforms.text.little_models import masked
 
-    asked = count_texts(monkeypatch, "ssmba")
+    batch_sizes = count_texts(monkeypatch, "ssmba")
     first = changed_texts(made("ssmba", models), TEXTS[:1], KEYS[:1])
     shutil.copytree(models / "bert", tmp_path / "moved")
     assert changed_texts(
         made("ssmba", tmp_path, model=str(tmp_path / "moved")), TEXTS[:1], KEYS[:1]
-    ) == first and asked == [1]
+    ) == first and batch_sizes == [1]
     shutil.rmtree(tmp_path / "moved")
     masked(tmp_path / "moved", seed=5)
     changed_texts(made("ssmba", tmp_path, model=str(tmp_path / "moved")), TEXTS[:1], KEYS[:1])
-    assert asked == [1, 1], "other weights under the same name"
+    assert batch_sizes == [1, 1], "other weights under the same name"
 
 
 def _put(path: str, number: int, times: int) -> None:
@@ -338,13 +357,13 @@ def test_processes_keep_side_by_side_and_one_may_be_killed(root: Path) -> None:
         f"{number} {start} {row}" for number in (0, 1) for start in range(5) for row in range(20)
     ]
     keys = np.tile(np.arange(20, dtype=np.uint64), 10)
-    found = Kept("some", "same").get(texts, keys)
-    assert found == {place: text.upper() for place, text in enumerate(texts)}
+    stored_texts = Kept("some", "same").get(texts, keys)
+    assert stored_texts == {index: text.upper() for index, text in enumerate(texts)}
     store = sqlite3.connect(Kept("some", "same").path)
     assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    (many,) = store.execute("SELECT count(*) FROM texts").fetchone()
+    (n_texts,) = store.execute("SELECT count(*) FROM texts").fetchone()
     store.close()
-    assert many % 20 == 0 and many > 200, "what was put together is there together"
+    assert n_texts % 20 == 0 and n_texts > 200, "what was put together is there together"
 
 
 def test_a_full_or_broken_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
