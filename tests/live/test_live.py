@@ -27,7 +27,7 @@ from crosswind.core.errors import InputError, StoreError
 from crosswind.live.prometheus import exposition
 from crosswind.live.server import LiveServer
 from crosswind.live.state import LiveStudy
-from crosswind.studies.database import runs, scores
+from crosswind.studies.database import runs, scores, study_runs
 from crosswind.studies.store import Store
 
 BROWSER = next(
@@ -149,6 +149,23 @@ def test_a_second_look_sees_what_is_new_and_what_was_taken_back(mixed: Path) -> 
         writing.undo([first])  # results after it stay
         fewer = live.look()["heat"]
         assert sum(map(sum, fewer["runs"])) == sum(map(sum, before["heat"]["runs"])) - 1
+
+
+def test_the_rate_is_that_of_the_study_and_not_of_others_in_its_store(mixed: Path) -> None:
+    with Store.open(mixed, create=True) as store:
+        ended = {"finished": time.time() - 10, "started": time.time() - 100}
+        with store.transaction() as connection:
+            connection.execute(runs.update().values(ended))
+        alone = LiveStudy(store, "live").look()
+        finished = [run["key"] for run in store.runs("live") if run["status"] == "finished"]
+        with store.transaction() as connection:
+            listed = connection.execute(sa.text("SELECT * FROM study_runs")).mappings().all()
+            other = [{**row, "study": "other"} for row in listed if row["key"] != finished[0]]
+            connection.execute(study_runs.delete().where(study_runs.c.key == finished[1]))
+            connection.execute(study_runs.insert(), other)
+        fewer = LiveStudy(store, "live").look()
+    assert alone["runs_per_hour"] == pytest.approx(3600 * 4 / 100, rel=0.05)
+    assert fewer["runs_per_hour"] == pytest.approx(3600 * 3 / 100, rel=0.05)
 
 
 def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:

@@ -77,7 +77,7 @@ class LiveStudy:
             self._scored_row = 0
             self._read_scores()
         ended = self._ended(read_at)
-        rate = self._rate(read_at, ended)
+        rate = self._rate(read_at)
         remaining = total - done - counts["failed"]
         return {
             "study": self._study,
@@ -273,22 +273,21 @@ class LiveStudy:
             sa.func.coalesce(sa.func.sum(sa.case((is_late, runs.c.seconds))), 0.0).label(
                 "late_seconds"
             ),
-            sa.func.count(sa.case((is_late & runs.c.status.in_(DONE), 1))).label("late_done"),
-            sa.func.min(sa.case((is_late & runs.c.status.in_(DONE), runs.c.started))).label(
-                "first_start"
-            ),
         )
         return list(self._read(query.group_by(runs.c.kind, runs.c.driver, runs.c.worker)))
 
-    def _rate(self, read_at: float, ended: Sequence[Any]) -> float:
-        """Runs a second, of those that ended in the last minutes."""
-        rows = [job for job in ended if job.kind == ROWS and job.late_done]
-        if not rows:
-            return 0.0
+    def _rate(self, read_at: float) -> float:
+        """Runs of the study a second, of those that ended in the last minutes."""
         since = read_at - RATE_SECONDS
-        starts = [float(job.first_start) for job in rows if job.first_start is not None]
+        query = sa.select(runs.c.key, runs.c.started).where(
+            runs.c.kind == ROWS, runs.c.status.in_(DONE), runs.c.finished > since
+        )
+        late = [started for key, started in self._read(query) if key in self._pairs]
+        if not late:
+            return 0.0
+        starts = [float(started) for started in late if started is not None]
         begun = max(since, min(starts, default=since))
-        return float(sum(job.late_done for job in rows)) / max(1.0, read_at - begun)
+        return len(late) / max(1.0, read_at - begun)
 
     def _heat(self) -> dict[str, Any]:
         """The mean score of the runs of each method under each shift so far, by metric."""
