@@ -443,6 +443,7 @@ def reference(
     attributes = {
         "needs": replace(parent.needs, sampler=sampler),
         "base": base,
+        "registered_name": f"the reference {equals or 'erm'}",
         "__doc__": "A reference.",
     }
     cls = type("Reference", (parent,), attributes)
