@@ -27,7 +27,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
-    "jeon2025": {"finetuned", "prompts"},
+    "jeon2025": {"finetuned", "prompts", "real-world"},
     "ng2022": {
         "ablations",
         "across-domains",
@@ -73,6 +73,15 @@ MOST = 25_000
 
 
 STAND_INS = {
+    "corruption-attributes": [
+        "data.celeba.source=digits",
+        "data.celeba.options={}",
+        "data.celeba.label=half",
+        "data.celeba.roles={test: 20, validation: 0.1}",
+        "sizes={all: {total: 200}}",
+        "models=[mlp]",
+        "methods=[erm]",
+    ],
     "irm": ["data.digits.roles.test=100", "sets.validation.draw=all", "sets.seen.draw=all"],
     "lora": ["models=[mlp]"],
     "wise-ft": ["models=[mlp]"],
