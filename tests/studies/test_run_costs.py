@@ -45,7 +45,9 @@ def test_the_sum_of_a_study_is_that_of_its_fits() -> None:
 
 
 def test_each_method_is_measured_and_its_steps_are_those_that_it_takes(tmp_path: Path) -> None:
-    study = {**STUDY, "methods": {"erm": {}, "jtt": {"training": {"epochs": 1}}, "irm": {}}}
+    scheduled = {**STUDY["training"], "warmup": 10, "schedule": "step", "decay_every": 12}
+    methods = {"erm": {}, "jtt": {"training": {"epochs": 1}}, "irm": {}}
+    study = {**STUDY, "training": scheduled, "methods": methods}
     cost = measure_costs(make_plan(study_from(study)))
     by_method = {fit.method: fit for fit in cost.fits}
     assert list(by_method) == ["erm", "erm (base)", "jtt", "irm"]

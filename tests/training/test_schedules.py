@@ -156,6 +156,11 @@ def test_loss_at_ends_after_the_first_pass_with_so_low_a_loss_on_all_training_ro
         ({"schedule": "warm"}, "training.schedule: unknown value 'warm'.*inverse-sqrt"),
         ({"optimiser": "sgd", "beta2": 0.9}, "training.beta2: belongs to adam and adamw"),
         ({"beta1": 1.0}, r"training.beta1: must be in \[0, 1\), not 1"),
+        ({"warmup": 5, "steps": 5}, "training.warmup: must be below training.steps, it is 5 of 5"),
+        (
+            {"schedule": "step", "decay_every": 9, "steps": 5},
+            "training.decay_every: must be below training.steps, it is 9 of 5: the rate would never",
+        ),
         ({"loss_at": 0.0}, r"training.loss_at: must be in \(0, inf\), not 0"),
     ],
 )

@@ -210,8 +210,12 @@ def _step_seconds(cost: Mapping[str, float]) -> float:
 
 
 def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> _ShortRun:
-    """A fit of `steps` steps, done in a folder of its own."""
+    """A fit of `steps` steps, done in a folder of its own.
+
+    Without a schedule, which costs nothing and may be longer than these steps.
+    """
     from crosswind.studies.jobs import execute
+    from crosswind.training.settings import TrainingSettings
 
     training = {
         **fit.spec["training"],
@@ -222,6 +226,10 @@ def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> 
         "stop_at": None,
         "fit_at": None,
         "loss_at": None,
+        "schedule": "constant",
+        "warmup": 0,
+        "decay": TrainingSettings.decay,
+        "decay_every": None,
     }
     spec = {**fit.spec, "training": training}
     spec.pop("rung", None)

@@ -256,6 +256,12 @@ def _check_schedule(settings: TrainingSettings, inside: str) -> None:
         if not falls and getattr(settings, name) != _YOUNGER[name]:
             problem = f"belongs to schedule: step, the schedule is {settings.schedule}"
             raise InputError(f"{inside}{name}", problem)
+    if settings.warmup and settings.warmup >= settings.steps:
+        problem = f"must be below training.steps, it is {settings.warmup} of {settings.steps}: the rate would only rise"
+        raise InputError(f"{inside}warmup", problem)
+    if falls and settings.decay_every is not None and settings.decay_every >= settings.steps:
+        problem = f"must be below training.steps, it is {settings.decay_every} of {settings.steps}: the rate would never fall"
+        raise InputError(f"{inside}decay_every", problem)
 
 
 def rate_factor(settings: TrainingSettings, step: int, length: int) -> float:
