@@ -8,13 +8,16 @@ import pytest
 from scipy.optimize import minimize_scalar
 from tests.estimators.made import drawn, known, of_probabilities, of_two, said
 
-from crosswind.estimators.atc_mc import AtcMaximumConfidence
-from crosswind.estimators.atc_ne import AtcNegativeEntropy
 from crosswind.estimators.base import Answers, Estimate, Labelled
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.calibration import BOUNDS, fitted_temperature
+from crosswind.estimators.confidence import DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.temperature import BOUNDS, fitted_temperature
-from crosswind.estimators.thresholds import confidence_score, entropy_score
+from crosswind.estimators.thresholds import (
+    AtcMaximumConfidence,
+    AtcNegativeEntropy,
+    confidence_score,
+    entropy_score,
+)
 
 BOTH = [AtcMaximumConfidence(), AtcNegativeEntropy()]
 NAMES = ["mc", "ne"]

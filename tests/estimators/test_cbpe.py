@@ -10,7 +10,7 @@ from tests.estimators.made import drawn, known, of_probabilities, of_two, said
 
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.estimators.calibration import calibrated, fitted_calibrator
-from crosswind.estimators.cbpe import Cbpe
+from crosswind.estimators.confidence import Cbpe
 
 
 def value(source: Labelled, target: Answers) -> float:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.estimators.made import drawn, known, of_two, rows_by_hand
 
-from crosswind.estimators.average_confidence import AverageConfidence
 from crosswind.estimators.base import Estimate, Labelled
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.confidence import AverageConfidence, DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated
 
 BOTH = [AverageConfidence(), DifferenceOfConfidences()]

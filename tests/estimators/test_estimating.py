@@ -13,9 +13,8 @@ from tests.estimators.made import drawn, known, of_two, rows_by_hand, said
 from crosswind.core.knobs import Access
 from crosswind.core.registry import listing, load
 from crosswind.core.seeds import seed_of
-from crosswind.estimators.average_confidence import AverageConfidence
 from crosswind.estimators.base import Answers, Estimate, Estimator, Labelled, Measure
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.confidence import AverageConfidence, DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated, fitted_map, refusal
 from crosswind.estimators.intervals import Held, conformal, least_families, with_pool
 

@@ -10,13 +10,10 @@ import pytest
 from tests.estimators.made import known, of_two, said
 
 from crosswind.core.registry import listing, load
-from crosswind.estimators.agreement_on_the_line import AgreementOnTheLine
-from crosswind.estimators.atc_mc import AtcMaximumConfidence
-from crosswind.estimators.average_confidence import AverageConfidence
+from crosswind.estimators.agreement import AgreementOnTheLine, Disagreement
 from crosswind.estimators.base import Estimate, Estimator, Labelled
+from crosswind.estimators.confidence import AverageConfidence, DifferenceOfConfidences
 from crosswind.estimators.diagnosis import diagnosed
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
-from crosswind.estimators.disagreement import Disagreement
 from crosswind.estimators.estimating import estimated, estimated_jointly
 from crosswind.estimators.intervals import (
     DrawnSource,
@@ -26,6 +23,7 @@ from crosswind.estimators.intervals import (
     with_pool,
     with_rows,
 )
+from crosswind.estimators.thresholds import AtcMaximumConfidence
 
 BY_ROWS = {
     item.name: made()

@@ -11,12 +11,15 @@ from scipy.stats import norm
 from tests.estimators.made import drawn, known, rows_by_hand
 
 from crosswind.core.seeds import seed_of
-from crosswind.estimators.agreement import agreements, from_means_of_pairs
-from crosswind.estimators.agreement_on_the_line import AgreementOnTheLine
-from crosswind.estimators.atc_mc import AtcMaximumConfidence
+from crosswind.estimators.agreement import (
+    AgreementOnTheLine,
+    Disagreement,
+    agreements,
+    from_means_of_pairs,
+)
 from crosswind.estimators.base import Answers, Estimate, Joint, Labelled
-from crosswind.estimators.disagreement import Disagreement
 from crosswind.estimators.estimating import estimated, estimated_jointly
+from crosswind.estimators.thresholds import AtcMaximumConfidence
 
 
 def answers(*codes: int) -> Answers:

@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 from tests.estimators.made import known, said
 
-from crosswind.estimators.atc_mc import AtcMaximumConfidence
-from crosswind.estimators.atc_ne import AtcNegativeEntropy
-from crosswind.estimators.average_confidence import AverageConfidence
 from crosswind.estimators.base import Answers, Estimate, Estimator, Labelled
-from crosswind.estimators.cbpe import Cbpe
-from crosswind.estimators.cot import Cot
-from crosswind.estimators.cott import Cott
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.confidence import AverageConfidence, Cbpe, DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated
 from crosswind.estimators.label_shift import UNEXPLAINED, fitted_shares, label_shift
+from crosswind.estimators.thresholds import AtcMaximumConfidence, AtcNegativeEntropy
+from crosswind.estimators.transport import Cot, Cott
 
 THRESHOLDS = [AtcMaximumConfidence(), AtcNegativeEntropy(), DifferenceOfConfidences(), Cbpe()]
 TRANSPORTS = [Cot(), Cott()]

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from crosswind.estimators.base import Answers, Labelled, Measure
-from crosswind.estimators.dispersion import Dispersion
-from crosswind.estimators.energy import Energy
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.mano import MaNo, criterion, in_order, taylor
-from crosswind.estimators.mutual_information import MutualInformation
-from crosswind.estimators.nuclear_norm import NuclearNorm
+from crosswind.estimators.measures import (
+    Dispersion,
+    Energy,
+    MaNo,
+    MutualInformation,
+    NuclearNorm,
+    criterion,
+    in_order,
+    taylor,
+)
 
 SOFT, TAYLOR = MaNo(threshold=0), MaNo(threshold=math.inf)
 ALL: dict[str, Measure] = {

@@ -12,9 +12,14 @@ import torch
 
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.frobenius_norm import FrobeniusNorm
-from crosswind.estimators.norms import WeightNorm, frobenius_norm, layers, spectral_norm
-from crosswind.estimators.spectral_norm import SpectralNorm
+from crosswind.estimators.norms import (
+    FrobeniusNorm,
+    SpectralNorm,
+    WeightNorm,
+    frobenius_norm,
+    layers,
+    spectral_norm,
+)
 
 BOTH: list[Any] = [SpectralNorm, FrobeniusNorm]
 

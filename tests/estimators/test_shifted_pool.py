@@ -10,14 +10,14 @@ import pytest
 from tests.estimators.made import known, said
 
 from crosswind.estimators.base import Estimate, Labelled
-from crosswind.estimators.cott import Cott
-from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
+from crosswind.estimators.confidence import DifferenceOfConfidences
 from crosswind.estimators.estimating import PreparedEstimate
 from crosswind.estimators.intervals import DOUBT, Held, mean_error, with_pool
 from crosswind.estimators.label_shift import TEXT, fitted_shares
+from crosswind.estimators.measures import MutualInformation
 from crosswind.estimators.mlls import Mlls
-from crosswind.estimators.mutual_information import MutualInformation
 from crosswind.estimators.shifted_pool import FAMILY, likeness, shifted_sets, with_other_shares
+from crosswind.estimators.transport import Cott
 
 
 def digits(seed: int, n: int, noise: float = 0.0, shares: list[float] | None = None) -> Labelled:

@@ -13,10 +13,9 @@ from tests.estimators.made import drawn, known, of_two
 from crosswind.core.errors import InputError
 from crosswind.estimators import transport
 from crosswind.estimators.base import Answers, Estimate, Labelled
-from crosswind.estimators.cot import Cot
-from crosswind.estimators.cott import Cott
+from crosswind.estimators.calibration import fitted_temperature
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.temperature import fitted_temperature
+from crosswind.estimators.transport import Cot, Cott
 from crosswind.models.form import check_extra
 
 pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")

@@ -17,7 +17,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.copies import copies
 from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers
-from crosswind.estimators.nuclear_norm import NuclearNorm
+from crosswind.estimators.measures import NuclearNorm
 from crosswind.evaluation.metrics import ESTIMATE
 from crosswind.reports.pools.estimate_sections import estimates
 from crosswind.shifts.split import RowSet

@@ -1,1 +1,1 @@
-"""Accuracy without labels: one file an estimator."""
+"""Accuracy without labels: one class an estimator, and families of them share a file."""

@@ -19,12 +19,14 @@ gives no readable answer is not invariant.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
-from crosswind.core.knobs import knob
+from crosswind.core.knobs import Access, knob
+from crosswind.core.registry import register
 from crosswind.estimators.base import Answers, Floats, Measure
 
 
@@ -89,3 +91,241 @@ class Invariance(Measure):
                 f"the answers for the neighbours of {len(target)} rows have shape {votes.shape}"
             )
         return float(invariances(votes if self.original else votes[:, 1:], self.form).mean())
+
+
+@final
+@register("ni-flipcrop", kind="estimator")
+@dataclass(frozen=True)
+class NIFlipCrop(Invariance):
+    """Neighbourhood invariance, flips and crops: the share of a row and its neighbours that get the
+    commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: a crop of 8% of the area or more, of aspect 3/4 to 4/3, flipped half the time.
+    Assumes: the change keeps the label. It does not on digits (the paper's section 5.4).
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    version = 1
+    access = Access(scores="labels", neighbourhood="ni-flipcrop", pool=True, passes=11)
+
+
+@final
+@register("ni-erase", kind="estimator")
+@dataclass(frozen=True)
+class NIErase(Invariance):
+    """Neighbourhood invariance, erased patches: the share of a row and its neighbours that get the
+    commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: a patch of up to 33% of the area, of aspect 1/3 to 10/3, is erased.
+    Assumes: the change keeps the label. It does not on digits of 28 pixels (the paper's section
+    5.4).
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    version = 1
+    access = Access(scores="labels", neighbourhood="ni-erase", pool=True, passes=11)
+
+
+@final
+@register("ni-randaugment", kind="estimator")
+@dataclass(frozen=True)
+class NIRandAugment(Invariance):
+    """Neighbourhood invariance, RandAugment: the share of a row and its neighbours that get the
+    commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: one operation at a level up to 15 of 30, three for images of ImageNet's size.
+    Assumes: the change keeps the label. The diagnosis tells the accuracy lost on labelled rows.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    version = 1
+    access = Access(scores="labels", neighbourhood="ni-randaugment", pool=True, passes=11)
+
+
+@final
+@register("ni-translate", kind="estimator")
+@dataclass(frozen=True)
+class NITranslate(Invariance):
+    """Neighbourhood invariance, translation: the share of a row and its neighbours that get the
+    commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: moved by up to 10% of each side.
+    Assumes: the change keeps the label. An object at the border may leave the image.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    version = 1
+    access = Access(scores="labels", neighbourhood="ni-translate", pool=True, passes=11)
+
+
+@final
+@register("ni-eda", kind="estimator")
+@dataclass(frozen=True)
+class NIEDA(Invariance):
+    """Neighbourhood invariance, EDA: the share of a row and its neighbours that get the commonest
+    answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: synonyms, insertions, swaps or deletions of words, one kind a neighbour, each at a
+    rate of 10% (appendix A.5).
+    Assumes: the change keeps the label. A "not" that goes turns it; the diagnosis tells the
+    accuracy lost on labelled rows.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    no_pool_interval = "how often its interval holds on texts was not measured"
+    version = 1
+    access = Access(scores="labels", neighbourhood="ni-eda", pool=True, passes=11)
+
+
+@final
+@register("ni-randomreplace", kind="estimator")
+@dataclass(frozen=True)
+class NIRandomReplace(Invariance):
+    """Neighbourhood invariance, random replacement: the share of a row and its neighbours that get
+    the commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: 15% of the tokens become random words of a bundled list of everyday English
+    (appendix A.5).
+    Assumes: the change keeps the label. In a short text one word may carry it.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: the list, where the paper draws from the word pieces of its networks. `agreement` is
+    ours: its value for answers at random is 1/k for any number of neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    rate: float = knob(
+        0.15,
+        domain="[0, 1]",
+        source="Ng et al. 2022, appendix A.5",
+        doc="the share of tokens that is replaced",
+    )
+    no_pool_interval = "how often its interval holds on texts was not measured"
+    version = 1
+    access = Access(
+        scores="labels", neighbourhood="ni-randomreplace", handed=("rate",), pool=True, passes=11
+    )
+
+
+@final
+@register("ni-ssmba", kind="estimator")
+@dataclass(frozen=True)
+class NISSMBA(Invariance):
+    """Neighbourhood invariance, SSMBA: the share of a row and its neighbours that get the commonest
+    answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: up to 15% of the tokens corrupted, of which 80% are masked, 10% random and 10%
+    unmasked, and filled in by a masked language model (appendix A.5).
+    Assumes: the change keeps the label. A masked "not" may come back as another word.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: the share of a copy is drawn evenly from 0 to the maximum, which the paper does not
+    say. `agreement` is ours: its value for answers at random is 1/k for any number of neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    no_pool_interval = "how often its interval holds on texts was not measured"
+    version = 1
+    extra = "transformers"
+    access = Access(
+        scores="labels",
+        neighbourhood="ni-ssmba",
+        handed=("model", "revision", "rate"),
+        pool=True,
+        passes=11,
+    )
+
+    model: str = knob(
+        "",
+        doc=(
+            "the masked language model: a folder with safetensors, or its name on the hub; it must"
+            " be named"
+        ),
+    )
+    revision: str = knob("", doc="of a model of the hub: its commit")
+    rate: float = knob(
+        0.15,
+        domain="[0, 1]",
+        source="Ng et al. 2022, appendix A.5",
+        doc="the largest share of tokens corrupted",
+    )
+
+
+@final
+@register("ni-backtranslation", kind="estimator")
+@dataclass(frozen=True)
+class NIBackTranslation(Invariance):
+    """Neighbourhood invariance, back-translation: the share of a row and its neighbours that get
+    the commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: translated into another language and back, tokens drawn at a temperature of up to
+    0.7 (appendix A.5).
+    Assumes: the change keeps the label. Short or colloquial texts come back as others.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: the temperature of a copy is drawn evenly from 0 to the maximum, which the paper
+    does not say; nor does it name the models. `agreement` is ours: its value for answers at random
+    is 1/k for any number of neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
+    """
+
+    no_pool_interval = "how often its interval holds on texts was not measured"
+    version = 1
+    extra = "transformers"
+    access = Access(
+        scores="labels",
+        neighbourhood="ni-backtranslation",
+        handed=("there", "back", "there_revision", "back_revision", "temperature"),
+        pool=True,
+        passes=11,
+    )
+
+    there: str = knob(
+        "",
+        doc=(
+            "the model into the other language: a folder with safetensors, or its name on the hub;"
+            " must be named"
+        ),
+    )
+    back: str = knob("", doc="the model back; it must be named")
+    there_revision: str = knob("", doc="of a model of the hub: its commit")
+    back_revision: str = knob("", doc="of a model of the hub: its commit")
+    temperature: float = knob(
+        0.7, domain="[0, inf)", source="Ng et al. 2022, appendix A.5", doc="the highest temperature"
+    )

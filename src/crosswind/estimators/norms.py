@@ -24,12 +24,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.knobs import knob
+from crosswind.core.knobs import Access, knob
+from crosswind.core.registry import register
 from crosswind.estimators.base import Answers, Floats, Measure
 
 
@@ -105,3 +106,57 @@ class WeightNorm(Measure):
         if not tensors or not all(np.isfinite(weight).all() and weight.any() for weight in tensors):
             return math.nan
         return -2 * sum(math.log(self.norm(weight)) for weight in tensors)
+
+
+@final
+@register("frobenius-norm", kind="estimator")
+@dataclass(frozen=True)
+class FrobeniusNorm(WeightNorm):
+    """Frobenius norms: minus the logarithm of the product over layers of the squared root of the
+    sum of squares.
+
+    Measures: -sum_l log ||W_l||^2, so that smaller weights are the larger measure. The product
+    itself overflows.
+    Assumes: among networks of one architecture the smaller weights generalise better. Ng et al.
+    2022 found correlations with accuracy near 0 or negative.
+    Reads: the weights; no row. It tells networks apart, and no two sets of one network.
+    Convolutions: `kernel` sums over the weights. `operator` is the periodic convolution of images
+    of `size` x `size` pixels, whose sum of squares is that times the number of pixels.
+    Reference: Neyshabur et al. 2015, "Norm-Based Capacity Control in Neural Networks", COLT; as a
+    baseline Ng et al. 2022, appendix B.1.
+    """
+
+    version = 1
+    access = Access(scores="labels", pool=True, weights=True)
+
+    def norm(self, weight: Floats) -> float:
+        """The root of the sum of squares."""
+        return frobenius_norm(weight, self.convolution, self.size)
+
+
+@final
+@register("spectral-norm", kind="estimator")
+@dataclass(frozen=True)
+class SpectralNorm(WeightNorm):
+    """Spectral norms: minus the logarithm of the product over layers of the squared largest
+    singular value.
+
+    Measures: -sum_l log ||W_l||^2, so that smaller weights are the larger measure. The product
+    itself overflows.
+    Assumes: among networks of one architecture the smaller weights generalise better. Ng et al.
+    2022 found correlations with accuracy near 0 or negative.
+    Reads: the weights; no row. It tells networks apart, and no two sets of one network.
+    Convolutions: `kernel` takes the weights as [out, in x height x width], `operator` the periodic
+    convolution of images of `size` x `size` pixels, of stride 1 and one group: 0.6 s for a layer of
+    64 channels, 18 s for one of 256.
+    Reference: Yoshida & Miyato 2017, "Spectral Norm Regularization for Improving the
+    Generalizability of Deep Learning";
+    as a baseline Ng et al. 2022, appendix B.1.
+    """
+
+    version = 1
+    access = Access(scores="labels", pool=True, weights=True)
+
+    def norm(self, weight: Floats) -> float:
+        """The largest singular value."""
+        return spectral_norm(weight, self.convolution, self.size)

@@ -15,9 +15,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.knobs import knob
+from crosswind.core.knobs import Access, knob
+from crosswind.core.registry import register
 from crosswind.estimators.base import Answers, Estimator, Floats, Labelled
-from crosswind.estimators.temperature import scaled_log_probabilities, temperature_of
+from crosswind.estimators.calibration import scaled_log_probabilities, temperature_of
 
 TOLERANCE = 1e-12
 """Scores whose difference is at most this share of the threshold are tied: so far apart can
@@ -105,4 +106,53 @@ class Thresholded(Estimator):
         return threshold.share(self.score(target, temperature))
 
 
-__all__ = ["Threshold", "Thresholded", "confidence_score", "entropy_score", "fitted_threshold"]
+@final
+@register("atc-mc", kind="estimator")
+@dataclass(frozen=True)
+class AtcMaximumConfidence(Thresholded):
+    """Average thresholded confidence (ATC), maximum confidence: the share of target rows whose
+    confidence is above a threshold.
+
+    Estimates: accuracy = 1/n sum_i [c_i > t], with t such that on the source this is the accuracy.
+    Rows that are tied at t count in part, so that it is the accuracy exactly.
+    Assumes: the share of rows above the threshold goes down by as much as the accuracy. No label
+    shift is accounted for.
+    Reads: probabilities; labels of the source.
+    Deviations: the public code takes a score as its threshold and counts one row too many; here it
+    lies between two scores.
+    Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution
+    Performance".
+    """
+
+    version = 1
+    access = Access()
+
+    def score(self, answers: Answers, temperature: float) -> Floats:
+        """The confidence less 1 of each row."""
+        return confidence_score(answers, temperature)
+
+
+@final
+@register("atc-ne", kind="estimator")
+@dataclass(frozen=True)
+class AtcNegativeEntropy(Thresholded):
+    """Average thresholded confidence (ATC), negative entropy: the share of target rows whose
+    entropy is below a threshold.
+
+    Estimates: accuracy = 1/n sum_i [s_i > t], s = sum_k p_k log p_k, with t such that on the source
+    this is the accuracy. Rows that are tied at t count in part, so that it is the accuracy exactly.
+    Assumes: the share of rows above the threshold goes down by as much as the accuracy. No label
+    shift is accounted for.
+    Reads: probabilities; labels of the source.
+    Deviations: the public code takes a score as its threshold and counts one row too many; here it
+    lies between two scores.
+    Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution
+    Performance".
+    """
+
+    version = 1
+    access = Access()
+
+    def score(self, answers: Answers, temperature: float) -> Floats:
+        """The negative entropy of each row."""
+        return entropy_score(answers, temperature)
