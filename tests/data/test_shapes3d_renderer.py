@@ -88,14 +88,15 @@ def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
 def test_only_the_window_of_a_view_has_the_object_or_its_shadow(
     orientation: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {
+    views = {
         (shape, scale): weights(shape, scale, orientation) for shape in range(4) for scale in (0, 7)
     }
     windows = [rooms._window(SCALES[scale], orientation, 32) for scale in (0, 7)]
-    assert all(part.stop - part.start < 32 for part in windows[0])  # else nothing is tested
+    # Else nothing is tested.
+    assert all(window_slice.stop - window_slice.start < 32 for window_slice in windows[0])
     monkeypatch.setattr(rooms, "_window", lambda *_: (slice(0, 32), slice(0, 32)))
     monkeypatch.setattr(rooms, "RAYS", 1)  # one row of pixels at a time
-    for (shape, scale), window in found.items():
+    for (shape, scale), window in views.items():
         assert np.array_equal(window, weights(shape, scale, orientation))
 
 
@@ -104,9 +105,9 @@ def test_weights_are_whole_4096ths_of_what_is_seen() -> None:
         view = weights(shape, 4, 3)
         assert np.array_equal(view * 4096, np.rint(view * 4096))
         assert (view[..., :5] >= 0).all()
-        whole = view[..., :5].sum(axis=2)
+        lit_share = view[..., :5].sum(axis=2)
         # The light is at most 0.45 + 0.38 + 0.15 = 0.98, at least 0.45; the sky is 1.
-        assert whole.min() > 0.44 and whole.max() < 1.001
+        assert lit_share.min() > 0.44 and lit_share.max() < 1.001
         assert (view[..., 5] == 0.5).all()
 
 
@@ -118,11 +119,11 @@ def test_pictures_are_the_exact_products_rounded() -> None:
     floors, walls, objects = draw.integers(0, 256, (3, len(views), 3), dtype=np.uint8)
     pictures = drawn_rooms(views, floors, walls, objects, 32)
     for i, view in enumerate(views.tolist()):
-        whole = np.rint(rooms._views(32)(view) * 4096).astype(np.int64)
+        products = np.rint(rooms._views(32)(view) * 4096).astype(np.int64)
         colors = np.stack(
             [floors[i], walls[i], objects[i], *(np.array(color) for color in rooms.SKY)]
         ).astype(np.int64)
-        assert np.array_equal(pictures[i].reshape(-1, 3), (whole[:, :5] @ colors + 2048) // 4096)
+        assert np.array_equal(pictures[i].reshape(-1, 3), (products[:, :5] @ colors + 2048) // 4096)
 
 
 def test_a_view_is_the_same_alone_and_among_others() -> None:
@@ -139,8 +140,8 @@ def test_a_view_is_the_same_alone_and_among_others() -> None:
 
 
 def test_views_are_the_same_on_every_machine() -> None:
-    found = {f"{i}": weights(i % 4, i % 8, i % 15, 64) for i in range(0, 60, 7)}
-    assert digest_arrays(found) == "46284caad7de9735ec775977d18c33e4"
+    views = {f"{i}": weights(i % 4, i % 8, i % 15, 64) for i in range(0, 60, 7)}
+    assert digest_arrays(views) == "46284caad7de9735ec775977d18c33e4"
 
 
 @pytest.mark.parametrize("shape", range(4))
@@ -148,18 +149,20 @@ def test_turning_one_way_mirrors_turning_the_other(shape: int) -> None:
     """Room and solids are alike on both sides; the light is not, so only what is seen is
     compared."""
     for orientation in (0, 3, 7):
-        one, other = (weights(shape, 5, turn) > 0 for turn in (orientation, 14 - orientation))
-        for part in (FLOOR, WALLS, OBJECT):
-            assert np.array_equal(one[..., part], other[:, ::-1, part])
+        turned, turned_back = (
+            weights(shape, 5, turn) > 0 for turn in (orientation, 14 - orientation)
+        )
+        for kind in (FLOOR, WALLS, OBJECT):
+            assert np.array_equal(turned[..., kind], turned_back[:, ::-1, kind])
 
 
 @pytest.mark.parametrize("shape", range(4))
 def test_solids_grow_and_stand_in_the_middle(shape: int) -> None:
     areas = []
     for scale in range(8):
-        seen = weights(shape, scale, 7, 64)[..., OBJECT] > 0
-        areas.append(int(seen.sum()))
-        rows, columns = np.nonzero(seen)
+        solid = weights(shape, scale, 7, 64)[..., OBJECT] > 0
+        areas.append(int(solid.sum()))
+        rows, columns = np.nonzero(solid)
         assert abs(columns.mean() - 31.5) < 0.01
         assert rows.max() < 56 and rows.min() > 6 and columns.min() > 10
     assert areas == sorted(set(areas))
@@ -171,16 +174,18 @@ def test_solids_throw_a_shadow_away_from_the_light() -> None:
         view, empty = weights(shape, 5, 7, 64), rooms._empty_room(7, 64).reshape(64, 64, 6)
         dark = (view[..., OBJECT] == 0) & (view[..., FLOOR] < empty[..., FLOOR] - 0.1)
         assert 20 < dark.sum() < 400
-        seen = view[..., OBJECT] > 0
+        solid = view[..., OBJECT] > 0
         assert (
-            np.nonzero(dark)[1].mean() > np.nonzero(seen)[1].mean() + 5
+            np.nonzero(dark)[1].mean() > np.nonzero(solid)[1].mean() + 5
         )  # the light stands on the left
 
 
 def test_views_beyond_the_memory_for_them_are_cast_again(monkeypatch: pytest.MonkeyPatch) -> None:
     cast: list[int] = []
     real = rooms._cast
-    monkeypatch.setattr(rooms, "_cast", lambda *told: (cast.append(told[2]), real(*told))[1])
+    monkeypatch.setattr(
+        rooms, "_cast", lambda *arguments: (cast.append(arguments[2]), real(*arguments))[1]
+    )
     monkeypatch.setattr(rooms, "KEPT", 3 * 16 * 16 * 24)
     view = rooms._views.__wrapped__(16)
     first = [view(i).copy() for i in range(4)]
@@ -192,6 +197,7 @@ def test_views_beyond_the_memory_for_them_are_cast_again(monkeypatch: pytest.Mon
 
 def test_hues_are_those_of_the_circle() -> None:
     expected = [
-        [round(255 * part) for part in colorsys.hsv_to_rgb(i / 10, 0.7, 0.9)] for i in range(10)
+        [round(255 * channel) for channel in colorsys.hsv_to_rgb(i / 10, 0.7, 0.9)]
+        for i in range(10)
     ]
     assert hue_colors(0.7, 0.9).tolist() == expected

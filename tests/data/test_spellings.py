@@ -77,13 +77,15 @@ APART = {
 
 @pytest.mark.parametrize("kind", SURELY)
 def test_what_is_surely_one_is_made_one_and_said(kind: str) -> None:
-    one, other, name = SURELY[kind]
-    found = spellings_of([one, other, "tern"])
-    assert {found.names.get(text, text) for text in (one, other)} == {name} and not found.doubts
+    spelling, other_spelling, name = SURELY[kind]
+    spellings = spellings_of([spelling, other_spelling, "tern"])
+    assert {spellings.names.get(text, text) for text in (spelling, other_spelling)} == {
+        name
+    } and not spellings.doubts
     assert (
-        "are one value" in found.said("ink")
-        and repr(name)[1:-1] in found.said("ink").encode().decode("unicode_escape")
-        or found.said("ink")
+        "are one value" in spellings.said("ink")
+        and repr(name)[1:-1] in spellings.said("ink").encode().decode("unicode_escape")
+        or spellings.said("ink")
     )
 
 
@@ -93,14 +95,14 @@ def test_what_may_be_one_is_found_among_few_and_many(kind: str) -> None:
     assert spellings_of(list(pair)).doubts == (tuple(sorted(pair)),)
     if kind == "a truth and a number":  # only columns of truths alone have these
         return
-    many = polars.Series([*pair, *(f"value {i} of many" for i in range(500))])
-    assert spellings_of_series(many).doubts == (tuple(sorted(pair)),)
+    long_column = polars.Series([*pair, *(f"value {i} of many" for i in range(500))])
+    assert spellings_of_series(long_column).doubts == (tuple(sorted(pair)),)
 
 
 @pytest.mark.parametrize("kind", APART)
 def test_honest_values_are_left_alone(kind: str) -> None:
-    found = spellings_of(APART[kind])
-    assert found.names == {} and found.doubts == ()
+    spellings = spellings_of(APART[kind])
+    assert spellings.names == {} and spellings.doubts == ()
 
 
 def test_a_value_that_is_written_in_one_way_keeps_it() -> None:
@@ -115,12 +117,12 @@ def test_what_looks_alike_is_quoted_so_that_it_differs() -> None:
     ]
 
 
-@pytest.mark.parametrize("made", ["id{:07}", "{}", "IMG_{:05}.jpg", "{:x}"])
-def test_a_hundred_thousand_names_are_no_alarm_and_cost_little(made: str) -> None:
-    names = polars.Series([made.format(i * 7919) for i in range(100_000)])
+@pytest.mark.parametrize("pattern", ["id{:07}", "{}", "IMG_{:05}.jpg", "{:x}"])
+def test_a_hundred_thousand_names_are_no_alarm_and_cost_little(pattern: str) -> None:
+    names = polars.Series([pattern.format(i * 7919) for i in range(100_000)])
     begun = time.process_time()
-    found = spellings_of_series(names)
-    assert found.doubts == () and found.names == {}
+    spellings = spellings_of_series(names)
+    assert spellings.doubts == () and spellings.names == {}
     assert time.process_time() - begun < 4
 
 
@@ -128,9 +130,9 @@ BIRDS, PLACES = ("gull", "tern"), ("sea", "land", "ice")
 N = 120
 
 
-def frame_of(place: tuple[str, str]) -> dict[str, list[str]]:
+def frame_of(spellings: tuple[str, str]) -> dict[str, list[str]]:
     """Rows in which the first place is written in two ways."""
-    values = (*place, "land")
+    values = (*spellings, "land")
     return {
         "bird": [BIRDS[i % 2] for i in range(N)],
         "place": [values[i // 2 % 3] for i in range(N)],
@@ -169,7 +171,7 @@ def of_copy(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
 
 def of_folder(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
     rows = enumerate(zip(frame["place"], frame["bird"], strict=True))
-    pictures(folder / "top", [f"{place}/{bird}/{i}.png" for i, (place, bird) in rows])
+    pictures(folder / "top", [f"{habitat}/{bird}/{i}.png" for i, (habitat, bird) in rows])
     return cw.load("image-folder", path=str(folder / "top"), levels=["place", "bird"], size=6)
 
 
@@ -213,9 +215,9 @@ SOURCES = [of_table, of_copy, of_folder, of_features, of_texts, of_frame, of_tor
 Made = Callable[[Path, dict[str, list[str]]], AttributedDataset]
 
 
-@pytest.mark.parametrize("made", SOURCES)
-def test_every_source_makes_one_what_is_surely_one(made: Made, tmp_path: Path) -> None:
-    dataset = made(tmp_path, frame_of(("cafe\u0301", "caf\u00e9")))
+@pytest.mark.parametrize("make_dataset", SOURCES)
+def test_every_source_makes_one_what_is_surely_one(make_dataset: Made, tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path, frame_of(("cafe\u0301", "caf\u00e9")))
     assert sorted(dataset.attribute("place").values) == ["caf\u00e9", "land"]
     split = cw.split(
         dataset,
@@ -227,13 +229,15 @@ def test_every_source_makes_one_what_is_surely_one(made: Made, tmp_path: Path) -
         "caf" in name
         for name in np.array(split.train.group_names)[np.unique(split.train.group)].tolist()
     )
-    if made is not of_copy:  # it was said when the copy was made
+    if make_dataset is not of_copy:  # it was said when the copy was made
         assert any("are one value" in note for note in split.report["notes"])
 
 
-@pytest.mark.parametrize("made", SOURCES)
-def test_every_source_refuses_what_may_be_one_until_it_is_said(made: Made, tmp_path: Path) -> None:
-    dataset = made(tmp_path, frame_of(("Sea", "sea")))
+@pytest.mark.parametrize("make_dataset", SOURCES)
+def test_every_source_refuses_what_may_be_one_until_it_is_said(
+    make_dataset: Made, tmp_path: Path
+) -> None:
+    dataset = make_dataset(tmp_path, frame_of(("Sea", "sea")))
     with pytest.raises(
         InputError,
         match=(
@@ -246,13 +250,13 @@ def test_every_source_refuses_what_may_be_one_until_it_is_said(made: Made, tmp_p
         len(cw.split(cw.with_distinct(dataset, ["place"]), "bird", ["place"]).train.group_names)
         == 6
     )
-    one = cw.with_same(dataset, {"place": {"sea": ["Sea"]}})
+    joined = cw.with_same(dataset, {"place": {"sea": ["Sea"]}})
     assert (
-        sorted(one.attribute("place").values) == ["land", "sea"]
-        and one.fingerprint != dataset.fingerprint
+        sorted(joined.attribute("place").values) == ["land", "sea"]
+        and joined.fingerprint != dataset.fingerprint
     )
-    assert (one.table.column("place") == 0).sum() in (2 * N // 3, N // 3)
-    assert len(cw.split(one, "bird", ["place"]).train.group_names) == 4
+    assert (joined.table.column("place") == 0).sum() in (2 * N // 3, N // 3)
+    assert len(cw.split(joined, "bird", ["place"]).train.group_names) == 4
 
 
 def study_of(folder: Path, frame: dict[str, list[str]], **data: Any) -> dict[str, Any]:
@@ -263,8 +267,14 @@ def study_of(folder: Path, frame: dict[str, list[str]], **data: Any) -> dict[str
         "size": 6,
         **data.pop("options", {}),
     }
-    own = {"source": "table", "options": options, "label": "bird", "attributes": ["place"], **data}
-    return {"data": {"own": own}, "shifts": {"none": []}, "models": ["mlp"]}
+    data_set = {
+        "source": "table",
+        "options": options,
+        "label": "bird",
+        "attributes": ["place"],
+        **data,
+    }
+    return {"data": {"own": data_set}, "shifts": {"none": []}, "models": ["mlp"]}
 
 
 def test_a_study_says_which(tmp_path: Path) -> None:
@@ -277,11 +287,11 @@ def test_a_study_says_which(tmp_path: Path) -> None:
         ),
     ):
         cw.plan(study)
-    own = study["data"]["own"]
-    apart = cw.plan({**study, "data": {"own": {**own, "distinct": ["place"]}}})
-    one = cw.plan({**study, "data": {"own": {**own, "same": {"place": {"sea": ["Sea"]}}}}})
-    assert len(apart.draws[0].cells) == 6 and len(one.draws[0].cells) == 4
-    assert not {job.key for job in apart.jobs} & {job.key for job in one.jobs}
+    data_set = study["data"]["own"]
+    apart = cw.plan({**study, "data": {"own": {**data_set, "distinct": ["place"]}}})
+    joined = cw.plan({**study, "data": {"own": {**data_set, "same": {"place": {"sea": ["Sea"]}}}}})
+    assert len(apart.draws[0].cells) == 6 and len(joined.draws[0].cells) == 4
+    assert not {job.key for job in apart.jobs} & {job.key for job in joined.jobs}
 
 
 @pytest.mark.parametrize(
@@ -325,11 +335,11 @@ def test_a_column_that_is_not_used_alarms_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("spelling", "other_spelling"),
     [("P7\u00a0", "P7"), ("Zoe\u0308", "Zo\u00eb"), ("P\u200b7", "P7"), ("P 7", "P  7")],
 )
-def test_a_patient_written_in_two_ways_is_one_unit(one: str, other: str) -> None:
-    people = [(one, other, "P1", "P2", "P3", "P4")[i % 6] for i in range(N)]
+def test_a_patient_written_in_two_ways_is_one_unit(spelling: str, other_spelling: str) -> None:
+    people = [(spelling, other_spelling, "P1", "P2", "P3", "P4")[i % 6] for i in range(N)]
     dataset = cw.from_frame(
         {**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient"
     )
@@ -337,16 +347,19 @@ def test_a_patient_written_in_two_ways_is_one_unit(one: str, other: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("P01", "P1"), ("p7", "P7"), ("007", "7"), ("\uff30\uff17", "P7")]
+    ("spelling", "other_spelling"),
+    [("P01", "P1"), ("p7", "P7"), ("007", "7"), ("\uff30\uff17", "P7")],
 )
-def test_a_patient_who_may_be_one_is_refused_until_it_is_said(one: str, other: str) -> None:
-    people = [(one, other, "A", "B", "C", "D")[i // 4 % 6] for i in range(N)]
+def test_a_patient_who_may_be_one_is_refused_until_it_is_said(
+    spelling: str, other_spelling: str
+) -> None:
+    people = [(spelling, other_spelling, "A", "B", "C", "D")[i // 4 % 6] for i in range(N)]
     dataset = cw.from_frame(
         {**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient"
     )
     with pytest.raises(InputError, match=r"of 'patient' may be one value"):
         cw.split(dataset, "bird", ["place"])
-    joined = cw.with_same(dataset, {"patient": {one: [other]}})
+    joined = cw.with_same(dataset, {"patient": {spelling: [other_spelling]}})
     assert joined.units is not None and len(np.unique(joined.units)) == 5
     cw.split(joined, "bird", ["place"])
     cw.split(cw.with_distinct(dataset, ["patient"]), "bird", ["place"])
@@ -369,8 +382,8 @@ def test_a_proposed_study_takes_two_spellings_as_one_value(
     values = [spelled[i // 2 % 2][i // 4 % 2] for i in range(N)]
     of_table(tmp_path, {"bird": [BIRDS[i % 2] for i in range(N)], "place": values})
     assert _status(["init", str(tmp_path / "rows.csv")]) == 0
-    told = capsys.readouterr().err
-    assert "are one value" in told or "may be one value: the study takes them as one" in told
+    errors = capsys.readouterr().err
+    assert "are one value" in errors or "may be one value: the study takes them as one" in errors
     plan = plan_of(str(tmp_path / "rows.yaml"))
     assert {draw.shift: len(draw.cells) for draw in plan.draws} == {"none": 4, "SC": 4}
 
@@ -392,16 +405,16 @@ AUDITED = {**SURELY, "a number": ("1", "1.0", "1")}
 
 @pytest.mark.parametrize("kind", AUDITED)
 def test_an_audit_names_one_value_alike_in_both_tables(kind: str) -> None:
-    one, other, _ = AUDITED[kind]
+    spelling, other_spelling, _ = AUDITED[kind]
     sides = [
         {
             "bird": [BIRDS[i % 2] for i in range(N)],
             "place": [(text, "0")[i // 2 % 2] for i in range(N)],
         }
-        for text in (one, other)
+        for text in (spelling, other_spelling)
     ]
-    found = cw.audit(*sides, "bird")
-    assert not found.shifts and len(found.column("place").values) == 2
+    audit_report = cw.audit(*sides, "bird")
+    assert not audit_report.shifts and len(audit_report.column("place").values) == 2
 
 
 def test_an_audit_leaves_out_what_may_be_one_and_says_so() -> None:
@@ -412,16 +425,23 @@ def test_an_audit_leaves_out_what_may_be_one_and_says_so() -> None:
         }
         for text in ("Sea", "sea")
     ]
-    more = [{**side, "light": [("day", "night")[i // 4 % 2] for i in range(N)]} for side in sides]
-    found = cw.audit(*more, "bird")
-    assert "place" not in [attribute.name for attribute in found.attributes]
+    lit_sides = [
+        {**side, "light": [("day", "night")[i // 4 % 2] for i in range(N)]} for side in sides
+    ]
+    audit_report = cw.audit(*lit_sides, "bird")
+    assert "place" not in [attribute.name for attribute in audit_report.attributes]
     assert any(
-        name == "place" and "'Sea' and 'sea' may be one value" in why for name, why in found.skipped
+        name == "place" and "'Sea' and 'sea' may be one value" in why
+        for name, why in audit_report.skipped
     )
-    assert not cw.audit(*more, "bird", same=["place"]).shifts
-    assert cw.audit(*more, "bird", distinct=["place"]).shifts
+    assert not cw.audit(*lit_sides, "bird", same=["place"]).shifts
+    assert cw.audit(*lit_sides, "bird", distinct=["place"]).shifts
     with pytest.raises(InputError, match="label: 'bird': 'GULL' and 'gull' may be one value"):
-        cw.audit(more[0], {**more[1], "bird": [("GULL", "tern")[i % 2] for i in range(N)]}, "bird")
+        cw.audit(
+            lit_sides[0],
+            {**lit_sides[1], "bird": [("GULL", "tern")[i % 2] for i in range(N)]},
+            "bird",
+        )
 
 
 def test_labels_of_two_sources_that_look_alike_are_one_class(tmp_path: Path) -> None:
@@ -434,14 +454,14 @@ def test_labels_of_two_sources_that_look_alike_are_one_class(tmp_path: Path) -> 
         }
         for name in ("\u00e9", "e\u0301")
     ]
-    one, other = (
+    composed, decomposed = (
         cw.from_frame(frame, pixels()[::-step].copy(), name=str(step))
         for frame, step in zip(frames, (1, -1), strict=True)
     )
     plan = SplitPlan(
         "bird", ("place",), sets={**default_sets(), "far": SetPlan("test", source="-1")}
     )
-    assert plan_counts({"1": one, "-1": other}, "1", plan).set_rows["test"] > 0
+    assert plan_counts({"1": composed, "-1": decomposed}, "1", plan).set_rows["test"] > 0
 
 
 def test_an_estimate_refuses_labels_that_may_be_one_class(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ Files = dict[str, bytes]
 
 def colour(name: str) -> tuple[int, int, int]:
     """The colour of the picture of this name: of no other one here."""
-    told = zlib.crc32(name.encode())
-    return told & 255, told >> 8 & 255, told >> 16 & 255
+    checksum = zlib.crc32(name.encode())
+    return checksum & 255, checksum >> 8 & 255, checksum >> 16 & 255
 
 
 def picture(name: str) -> bytes:
@@ -75,19 +75,21 @@ def deepfashion(each: int = 2) -> Files:
         ),
     }
     row = 0
-    for part in ("train", "val", "test"):
-        places = [f"img/Sheer_{part}_Blouse/img_{i + 1:08}.jpg" for i in range(each)]
+    for split_name in ("train", "val", "test"):
+        picture_paths = [f"img/Sheer_{split_name}_Blouse/img_{i + 1:08}.jpg" for i in range(each)]
         marks = []
         for i in range(each):
             chosen = {kind[(row + i) % len(kind)] for kind in kinds}
-            if part == "test" and i == each - 1:
+            if split_name == "test" and i == each - 1:
                 chosen -= set(kinds[0])
             marks.append(" ".join("1" if word in chosen else "0" for word in names))
         files |= {
-            f"Anno_fine/{part}.txt": text(*places),
-            f"Anno_fine/{part}_attr.txt": text(*marks),
-            f"Anno_fine/{part}_cate.txt": text(*(str(1 + (row + i) % 50) for i in range(each))),
-        } | named(*places)
+            f"Anno_fine/{split_name}.txt": text(*picture_paths),
+            f"Anno_fine/{split_name}_attr.txt": text(*marks),
+            f"Anno_fine/{split_name}_cate.txt": text(
+                *(str(1 + (row + i) % 50) for i in range(each))
+            ),
+        } | named(*picture_paths)
         row += each
     return files
 
@@ -124,9 +126,9 @@ def iwildcam() -> Files:
     name."""
     header = "split,location_remapped,location,sequence_remapped,seq_id,y,category_id,datetime,filename,image_id"
     rows = [
-        f"{split},{place},{place + 7},{i},s{i},{label},{label},2013-06-05"
+        f"{split},{location},{location + 7},{i},s{i},{label},{label},2013-06-05"
         f" 05:44:19.000,{i}ab.jpg,{i}ab"
-        for i, (split, place, label) in enumerate(IWILDCAM)
+        for i, (split, location, label) in enumerate(IWILDCAM)
     ]
     categories = text(
         ",category_id,y,name",
@@ -156,11 +158,11 @@ def fmow() -> Files:
     rows = [
         "split,img_filename,img_path,spatial_reference,epsg,category,visible,country_code,timestamp"
     ]
-    for i, (part, year, country, _) in enumerate(FMOW):
+    for i, (split_name, year, country, _) in enumerate(FMOW):
         name = f"airport_{i // 2}_{i % 2}_rgb.jpg"
         kind, time = "zoo" if i % 2 else "airport", f"{year}-04-08T10:31:46Z"
         rows.append(
-            f'{part},{name},{part}/airport/{name},"GEOGCS[""WGS 84"",'
+            f'{split_name},{name},{split_name}/airport/{name},"GEOGCS[""WGS 84"",'
             f' x]",32633,{kind},90,{country},{time}'
         )
     countries = (
@@ -192,20 +194,26 @@ def imagenet_c(*folders: str) -> Files:
 
 def imagenet_v2(folder: str = "imagenetv2-matched-frequency-format-val") -> Files:
     """Classes 0, 10 and 2, whose folders sort otherwise as text."""
-    return named(*(f"{folder}/{place}/{place:03}ab.jpeg" for place in (0, 10, 2)))
+    return named(
+        *(f"{folder}/{class_number}/{class_number:03}ab.jpeg" for class_number in (0, 10, 2))
+    )
 
 
 def imagenet_sketch() -> Files:
     return named(
-        *(f"sketch/{synsets()[place]}/sketch_{i}.JPEG" for place in (5, 1) for i in range(2))
+        *(
+            f"sketch/{synsets()[class_number]}/sketch_{i}.JPEG"
+            for class_number in (5, 1)
+            for i in range(2)
+        )
     )
 
 
 def imagenet_r() -> Files:
     return {"imagenet-r/README.txt": b"Renditions\n"} | named(
         *(
-            f"imagenet-r/{synsets()[place]}/{word}_{place}.jpg"
-            for place in (2, 1)
+            f"imagenet-r/{synsets()[class_number]}/{word}_{class_number}.jpg"
+            for class_number in (2, 1)
             for word in ("art", "toy")
         )
     )
@@ -214,9 +222,9 @@ def imagenet_r() -> Files:
 def imagenet_a() -> Files:
     return {"imagenet-a/README.txt": b"Natural\n"} | named(
         *(
-            f"imagenet-a/{synsets()[place]}/0.0001{place}_digital clock _ fox"
-            f" squirrel_0.8656{place}.jpg"
-            for place in (987, 15)
+            f"imagenet-a/{synsets()[class_number]}/0.0001{class_number}_digital clock _ fox"
+            f" squirrel_0.8656{class_number}.jpg"
+            for class_number in (987, 15)
         )
     )
 
@@ -244,11 +252,11 @@ def imagenet_vid() -> Files:
     ]
     sets = {frames[1]: [frames[0], frames[2]], frames[4]: [frames[3]]}
     labels = dict.fromkeys(frames[:3], [26]) | dict.fromkeys(frames[3:], [9, 18])
-    told = {
+    metadata = {
         f"{VID}metadata/pmsets.json": json.dumps(sets).encode(),
         f"{VID}metadata/labels.json": json.dumps(labels).encode(),
     }
-    return named(*(VID + name for name in frames)) | told
+    return named(*(VID + name for name in frames)) | metadata
 
 
 def ytbb() -> Files:
@@ -305,10 +313,13 @@ def tarred(path: Path, files: Mapping[str, bytes]) -> Path:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    whole = raw.getvalue().rstrip(b"\0")
-    whole += bytes(-len(whole) % 512 + 1024)  # as long as it must be: half of it is then cut short
+    archive_bytes = raw.getvalue().rstrip(b"\0")
+    # As long as it must be: half of it is then cut short.
+    archive_bytes += bytes(-len(archive_bytes) % 512 + 1024)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(whole, mtime=0) if path.suffix == ".gz" else whole)
+    path.write_bytes(
+        gzip.compress(archive_bytes, mtime=0) if path.suffix == ".gz" else archive_bytes
+    )
     return path
 
 

@@ -100,24 +100,24 @@ def test_a_run_is_told_of_while_it_trains_and_whole_at_its_end(tmp_path: Path) -
     plan, tool = plan_of(str(written(tmp_path))), Notebook()
     assert run_with(plan, tmp_path / "out", tool, workers=1) == []
     with Store.open(tmp_path / "out") as store:
-        results = store.results("logged")
-    for key in {result["key"] for result in results}:
-        own = [call for call in tool.calls if call[1] == key]
+        score_rows = store.results("logged")
+    for key in {score_row["key"] for score_row in score_rows}:
+        calls_of_run = [call for call in tool.calls if call[1] == key]
         # A worker reports at most every quarter of a second; what it did not is there at the end.
-        assert own[0][2] == 2 and set(own[0][3]) == {"validation/accuracy"}
-        told = [(step, name) for _, _, step, values in own[:-1] for name in values]
-        assert len(told) == len(set(told))
+        assert calls_of_run[0][2] == 2 and set(calls_of_run[0][3]) == {"validation/accuracy"}
+        curve_points = [(step, name) for _, _, step, values in calls_of_run[:-1] for name in values]
+        assert len(curve_points) == len(set(curve_points))
         for name in ("validation/accuracy", "train/loss"):
-            assert sorted(step for step, each in told if each == name) == [2, 4, 6]
-        kind, _, status, scores = own[-1]
+            assert sorted(step for step, each in curve_points if each == name) == [2, 4, 6]
+        kind, _, status, scores = calls_of_run[-1]
         assert (kind, status) == ("ended", "finished")
-        for result in results:
-            if result["key"] == key:
-                name = f"{result['rule']}/{result['set']}/accuracy"
-                assert scores[name] == result["metrics"]["accuracy"]
+        for score_row in score_rows:
+            if score_row["key"] == key:
+                name = f"{score_row['rule']}/{score_row['set']}/accuracy"
+                assert scores[name] == score_row["metrics"]["accuracy"]
     # the first run's curve came before the second run's end, and so on: nothing waits for the end
-    ends = [place for place, call in enumerate(tool.calls) if call[0] == "ended"]
-    starts = [place for place, call in enumerate(tool.calls) if call[2] == 2]
+    ends = [call_number for call_number, call in enumerate(tool.calls) if call[0] == "ended"]
+    starts = [call_number for call_number, call in enumerate(tool.calls) if call[2] == 2]
     assert len(ends) == RUNS and starts[-1] > ends[0]
     assert of_kind(tool, "progress")[-1][3]["study/done"] == RUNS
     assert tool.calls[-1][0] == "close"
@@ -127,12 +127,12 @@ def test_a_tool_that_fails_is_warned_of_once_and_stops_neither_study_nor_other_t
     tmp_path: Path,
 ) -> None:
     plan = plan_of(str(written(tmp_path)))
-    failing, other = Notebook("curve"), Notebook()
-    (warning,) = run_with(plan, tmp_path / "out", failing, other)
+    failing, working = Notebook("curve"), Notebook()
+    (warning,) = run_with(plan, tmp_path / "out", failing, working)
     assert warning.startswith("tool 0 gets no more of this study")
     assert "(ConnectionError: the server is gone)" in warning and "\n" not in warning
     assert len(of_kind(failing, "curve")) == 1 and not of_kind(failing, "ended")
-    assert len(of_kind(other, "ended")) == RUNS
+    assert len(of_kind(working, "ended")) == RUNS
     with Store.open(tmp_path / "out") as store:
         assert store.counts("logged")["finished"] == RUNS
 
@@ -146,24 +146,24 @@ def test_a_tool_that_never_answers_holds_a_study_for_a_bounded_time(
         def progress(self, seconds: int, values: Mapping[str, float]) -> None:
             answered.wait(60)
 
-    plan, other = plan_of(str(written(tmp_path))), Notebook()
+    plan, working = plan_of(str(written(tmp_path))), Notebook()
     out = tmp_path / "out"
     monkeypatch.setattr(study_log, "CLOSE_SECONDS", 0.0)
     warnings: list[str] = []
     try:
         with Store.open(out, create=True) as store, Store.open(out) as reading:
-            named = [("silent", Silent()), ("other", other)]
+            named = [("silent", Silent()), ("other", working)]
             resolved = plan.study.model_dump()
             log = StudyLog(named, reading, "logged", resolved, plan.jobs, warnings.append)
             run_plan(plan, store, on_event=log.tell)
-            asked = time.monotonic()
+            close_began = time.monotonic()
             log.close(3.0)
-            assert time.monotonic() - asked < 20
+            assert time.monotonic() - close_began < 20
             assert store.counts("logged")["finished"] == RUNS
     finally:
         answered.set()
     assert [warning.split()[0] for warning in warnings] == ["silent"]
-    assert len(of_kind(other, "ended")) == RUNS
+    assert len(of_kind(working, "ended")) == RUNS
 
 
 def test_runs_that_were_done_before_are_left_to_export_and_failed_ones_are_told_of(
@@ -199,9 +199,9 @@ def test_rho_beside_another_run_is_left_to_the_report(tmp_path: Path) -> None:
         assert call[3] and not any(name.endswith("/rho") for name in call[3])
 
 
-def clean(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def clean(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """A process of its own: the clients start threads and warn of what is theirs."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     return subprocess.run(
         command,
         cwd=folder,
@@ -213,9 +213,11 @@ def clean(command: list[str], folder: Path, **more: str) -> subprocess.Completed
     )
 
 
-def crosswind(folder: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+def crosswind(
+    folder: Path, *words: str | Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     program = "from crosswind.cli.main import main; main()"
-    return clean([sys.executable, "-c", program, *map(str, words)], folder, **more)
+    return clean([sys.executable, "-c", program, *map(str, words)], folder, **variables)
 
 
 READER = """
@@ -273,8 +275,8 @@ def test_the_tools_own_readers_find_what_the_store_holds(tmp_path: Path) -> None
         content = next(folders[key].glob("run-*.wandb")).read_bytes()
         assert b"best-id/test/accuracy" in content and json.dumps(value).encode() in content
     # `export` to the same places finds everything there.
-    for tool, place in (("tensorboard", "out/tensorboard"), ("mlflow", "sqlite:///runs.db")):
-        again = crosswind(tmp_path, "export", "out", place, "--to", tool)
+    for tool, tool_store in (("tensorboard", "out/tensorboard"), ("mlflow", "sqlite:///runs.db")):
+        again = crosswind(tmp_path, "export", "out", tool_store, "--to", tool)
         assert "0 runs written" in again.stdout, again.stderr
 
 
@@ -306,7 +308,7 @@ def test_what_cannot_be_logged_to_is_refused_before_anything_is_written(
         (["wandb"], "--log wandb needs its client, which is not installed: pip install 'crossw"),
         (["mlflow=nonsense://x"], "--log: mlflow does not take 'nonsense://x'"),
     ):
-        options = [part for word in words for part in ("--log", word)]
+        options = [option for word in words for option in ("--log", word)]
         assert _status(["run", str(file), "--out", str(out), *options]) == 2
         printed = capsys.readouterr()
         assert sentence in printed.err and len(printed.err.strip().splitlines()) == 1

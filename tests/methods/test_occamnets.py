@@ -77,9 +77,9 @@ def test_places_where_the_class_is_below_its_mean_are_pulled_to_even() -> None:
 def test_gates_are_weighed_by_how_rare_their_target_is() -> None:
     """Three of four leave: the one that stays weighs (1/3)^-0.5, and the cross-entropy of a gate of
     1/2 is log 2."""
-    found = gate_losses(torch.zeros(4), torch.tensor([1.0, 1.0, 1.0, 0.0]), 0.5)
+    gate_loss = gate_losses(torch.zeros(4), torch.tensor([1.0, 1.0, 1.0, 0.0]), 0.5)
     expected = [math.log(2)] * 3 + [math.log(2) * math.sqrt(1 / (1 / 3 + 1e-5))]
-    assert found.tolist() == pytest.approx(expected, rel=1e-4)
+    assert gate_loss.tolist() == pytest.approx(expected, rel=1e-4)
     alone = gate_losses(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), 0.5)
     assert alone.tolist() == pytest.approx(
         [math.log1p(math.exp(-2)), math.log1p(math.exp(1))], rel=1e-4
@@ -89,8 +89,8 @@ def test_gates_are_weighed_by_how_rare_their_target_is() -> None:
 def test_a_row_leaves_at_the_first_sure_exit_past_the_first() -> None:
     """Gates of four exits, of which the first never answers and the last needs no gate."""
     gates = [
-        torch.tensor(one)
-        for one in ([9.0, 9.0, 9.0, -9.0], [0.0, -1.0, -1.0, 1.0], [-1.0, 2.0, -0.1, 1.0])
+        torch.tensor(gate)
+        for gate in ([9.0, 9.0, 9.0, -9.0], [0.0, -1.0, -1.0, 1.0], [-1.0, 2.0, -0.1, 1.0])
     ]
     assert _left(gates, 4).tolist() == [1, 2, 3, 1]
     assert _left(gates[:1], 4).tolist() == [1, 1, 1, 1]
@@ -100,10 +100,14 @@ def test_the_loss_is_that_of_a_loop() -> None:
     method = OccamNets(gamma0=2.0, gamma=1.5, offset=0.2, suppression=0.3, gate_weight=0.7)
     modules, state = made(method)
     batch = given()
-    found = sums(method, modules, batch, state)
+    loss_sums = sums(method, modules, batch, state)
     with torch.no_grad():
         maps, logits, gates = _answers(modules, batch.x)
-    assert len(logits) == 3 and len(gates) == 2 and [one.shape[1] for one in maps] == [2, 2, 2]
+    assert (
+        len(logits) == 3
+        and len(gates) == 2
+        and [exit_maps.shape[1] for exit_maps in maps] == [2, 2, 2]
+    )
     total, largest = 0.0, []
     for j in range(3):
         p = logits[j].softmax(1)
@@ -122,25 +126,25 @@ def test_the_loss_is_that_of_a_loop() -> None:
                 for i, w in enumerate(weights)
             ]
         )
-        told = []
+        suppressions = []
         for i in range(12):
-            own = maps[j][i, batch.y[i]].flatten()
-            for place in range(len(own)):
-                q = maps[j][i].flatten(1)[:, place].softmax(0)
-                told.append(
+            class_map = maps[j][i, batch.y[i]].flatten()
+            for cell in range(len(class_map)):
+                q = maps[j][i].flatten(1)[:, cell].softmax(0)
+                suppressions.append(
                     float(-(q * 2).log().mean())
-                    if len(own) > 1 and own[place] < own.mean()
+                    if len(class_map) > 1 and class_map[cell] < class_map.mean()
                     else 0.0
                 )
-        total += 0.3 * np.mean(told)
+        total += 0.3 * np.mean(suppressions)
         if j < 2:
             right = (logits[j].argmax(1) == batch.y).float()
             total += 0.7 * float(gate_losses(gates[j], right, 0.5).mean())
-            assert found.state["right"][j].tolist() == right.tolist()
-    assert float(found.total) == pytest.approx(total, rel=1e-4)
-    assert found.state["largest"][:3].tolist() == pytest.approx(largest, rel=1e-5)
-    assert found.state["seen"].tolist() == [6, 6] and int(found.state["epoch"]) == 0
-    assert found.state["hits"].sum() == sum(
+            assert loss_sums.state["right"][j].tolist() == right.tolist()
+    assert float(loss_sums.total) == pytest.approx(total, rel=1e-4)
+    assert loss_sums.state["largest"][:3].tolist() == pytest.approx(largest, rel=1e-5)
+    assert loss_sums.state["seen"].tolist() == [6, 6] and int(loss_sums.state["epoch"]) == 0
+    assert loss_sums.state["hits"].sum() == sum(
         float((logit.argmax(1) == batch.y).sum()) for logit in logits
     )
 
@@ -179,12 +183,12 @@ def test_what_is_remembered_changes_below_the_threshold_and_in_the_first_epoch(
     modules, state = made(method)
     modules["model"].train(False)
     modules["exits"].train(False)
-    now = [(one.argmax(1) == given().y).float() for one in _answers(modules, given().x)[1]]
+    now = [(logits.argmax(1) == given().y).float() for logits in _answers(modules, given().x)[1]]
     assert 0 < now[0].mean() < 1, "neither all right nor all wrong"
     state["right"][:, 1:] = 1.0 - now[0][1:]
-    kept = sums(method, modules, given(epoch=epoch), state).state["right"][0]
-    assert kept[0] == now[0][0]
-    assert torch.equal(kept[1:], now[0][1:] if learns else 1.0 - now[0][1:])
+    remembered = sums(method, modules, given(epoch=epoch), state).state["right"][0]
+    assert remembered[0] == now[0][0]
+    assert torch.equal(remembered[1:], now[0][1:] if learns else 1.0 - now[0][1:])
 
 
 def test_gradients_reach_what_they_should() -> None:
@@ -193,19 +197,23 @@ def test_gradients_reach_what_they_should() -> None:
     maps, logits, gates = _answers(modules, given().x)
     trunk = [p for name, p in modules["model"].named_parameters() if not name.startswith("fc")]
     assert all(
-        one is None
-        for one in torch.autograd.grad(logits[0].sum(), trunk, retain_graph=True, allow_unused=True)
+        gradient is None
+        for gradient in torch.autograd.grad(
+            logits[0].sum(), trunk, retain_graph=True, allow_unused=True
+        )
     )
     assert all(
-        one is not None
-        for one in torch.autograd.grad(logits[2].sum(), trunk, retain_graph=True, allow_unused=True)
+        gradient is not None
+        for gradient in torch.autograd.grad(
+            logits[2].sum(), trunk, retain_graph=True, allow_unused=True
+        )
     )
     convolutions = list(modules["exits"][0].read.parameters()) + list(
         modules["exits"][0].classes.parameters()
     )
     assert all(
-        one is None
-        for one in torch.autograd.grad(
+        gradient is None
+        for gradient in torch.autograd.grad(
             gates[0].sum(), convolutions, retain_graph=True, allow_unused=True
         )
     )
@@ -217,14 +225,14 @@ def test_gradients_reach_what_they_should() -> None:
 
 @pytest.mark.parametrize("answer", ["sure", "last"])
 def test_predictions_are_the_exits_in_evaluation_mode(answer: str) -> None:
-    found = run(OccamNets(answer=answer), model="small-cnn", steps=12)
+    trained = run(OccamNets(answer=answer), model="small-cnn", steps=12)
     modules, _ = made(OccamNets())
     for name, module in modules.items():
         prefix = f"{name}."
         module.load_state_dict(
             {
                 k.removeprefix(prefix): v
-                for k, v in found.weights("last").items()
+                for k, v in trained.weights("last").items()
                 if k.startswith(prefix)
             }
         )
@@ -241,23 +249,23 @@ def test_predictions_are_the_exits_in_evaluation_mode(answer: str) -> None:
             torch.where(sure[:, None], logits[1], logits[2]) if answer == "sure" else logits[2]
         )
     assert bool(sure.any()) or answer == "last"
-    assert np.allclose(found.predictions["last"]["test"].logits, expected.numpy(), atol=1e-5)  # type: ignore[arg-type]
+    assert np.allclose(trained.predictions["last"]["test"].logits, expected.numpy(), atol=1e-5)  # type: ignore[arg-type]
 
 
 def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
-    plainly, one, two, last = (
+    plainly, first_run, second_run, last = (
         run(each, model="small-cnn", steps=30)
         for each in (ERM(), OccamNets(), OccamNets(), OccamNets(answer="last"))
     )
-    said = [item.predictions["last"]["test"].logits for item in (plainly, one)]
-    assert abs(said[0] - said[1]).max() > 1e-2 and same_weights(one, two)  # type: ignore[operator]
-    assert same_weights(one, last), "what answers is no part of training"
+    test_logits = [trained.predictions["last"]["test"].logits for trained in (plainly, first_run)]
+    assert abs(test_logits[0] - test_logits[1]).max() > 1e-2 and same_weights(first_run, second_run)  # type: ignore[operator]
+    assert same_weights(first_run, last), "what answers is no part of training"
 
 
 def test_exits_are_told_by_true_group_and_where_they_looked() -> None:
-    found = run(OccamNets(), model="small-cnn", steps=12)
+    trained = run(OccamNets(), model="small-cnn", steps=12)
     grid, sheet, bars = (
-        found.exhibits[name]
+        trained.exhibits[name]
         for name in ("exits by group", "where exits looked", "exits that answered")
     )
     assert (
@@ -307,11 +315,11 @@ def test_a_network_without_maps_is_refused(name: str) -> None:
 
 def test_a_residual_network_has_exits_of_the_published_sizes() -> None:
     spec = InputSpec.image(32, 32, 3)
-    found = OccamNets().modules(
+    modules = OccamNets().modules(
         replace(INFO, input=spec),
         lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0),
     )
-    exits = [one for one in found["exits"].children() if isinstance(one, Exit)]
+    exits = [module for module in modules["exits"].children() if isinstance(module, Exit)]
     shapes = [
         [tuple(module.weight.shape) for module in exit.modules() if isinstance(module, nn.Conv2d)]
         for exit in exits

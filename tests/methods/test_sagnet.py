@@ -59,14 +59,14 @@ class GradientSpy:
     modules: Modules
     method: SagNet
     state: State = field(default_factory=dict)
-    asked: dict[str, tuple[Loss, list[Tensor]]] = field(default_factory=dict)
+    gradients: dict[str, tuple[Loss, list[Tensor]]] = field(default_factory=dict)
 
     def descend(self, name: str, loss: Any) -> Loss:
-        found = loss()
-        of = list(self.method.optimisers(INFO, self.modules, "main")[name].parameters)
-        slopes = torch.autograd.grad(found.total, of)
-        self.asked[name] = (found, list(slopes))
-        return found
+        step_loss = loss()
+        moved_parameters = list(self.method.optimisers(INFO, self.modules, "main")[name].parameters)
+        slopes = torch.autograd.grad(step_loss.total, moved_parameters)
+        self.gradients[name] = (step_loss, list(slopes))
+        return step_loss
 
 
 # -- styles by hand --------------------------------------------------------------------------------
@@ -108,8 +108,10 @@ def test_gradients_of_styles_are_those_of_their_definition() -> None:
         requires_grad=True,
     )
     assert torch.autograd.gradcheck(styles, (x,))
-    for asked in range(3):
-        assert torch.autograd.gradcheck(lambda given, asked=asked: styles(given)[asked], (x,))
+    for output_number in range(3):
+        assert torch.autograd.gradcheck(
+            lambda maps, output_number=output_number: styles(maps)[output_number], (x,)
+        )
 
 
 def test_styles_of_half_precision_are_measured_in_single() -> None:
@@ -135,57 +137,60 @@ def style_of(maps: Tensor) -> tuple[float, float]:
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / len(values) + EPS)
 
 
-def put(maps: Tensor, own: tuple[float, float], new: tuple[float, float]) -> Tensor:
+def put(maps: Tensor, old_style: tuple[float, float], new_style: tuple[float, float]) -> Tensor:
     out = torch.empty_like(maps)
     for row in range(maps.shape[0]):
         for column in range(maps.shape[1]):
-            out[row, column] = new[1] * (float(maps[row, column]) - own[0]) / own[1] + new[0]
+            out[row, column] = (
+                new_style[1] * (float(maps[row, column]) - old_style[0]) / old_style[1]
+                + new_style[0]
+            )
     return out
 
 
 def log_probabilities(logits: Tensor) -> list[float]:
-    whole = sum(math.exp(float(value)) for value in logits)
-    return [float(value) - math.log(whole) for value in logits]
+    normaliser = sum(math.exp(float(value)) for value in logits)
+    return [float(value) - math.log(normaliser) for value in logits]
 
 
-def slow(modules: Modules, given: Batch, mixing: float, seed: int) -> tuple[float, float, float]:
+def slow(modules: Modules, rows: Batch, mixing: float, seed: int) -> tuple[float, float, float]:
     """Loss of the classifier, of the style network, and of the adversary, row by row and channel by
     channel."""
     model: Any = modules["model"]
     net: Any = modules["style"].net
     with torch.no_grad():
-        hidden = model.until(given.x, "block2")
+        hidden = model.until(rows.x, "block2")
         n, channels = hidden.shape[:2]
         torch.manual_seed(seed)
         drawn = torch.rand(3, n)
         by_id = sorted(
-            range(n), key=lambda row: int(given.ids[row])
+            range(n), key=lambda row: int(rows.ids[row])
         )  # the row with the k-th smallest id
         partner, owner = (
             [by_id[k] for k in sorted(range(n), key=lambda k: float(keys[k]))] for keys in drawn[1:]
         )
-        mixed, pure, told_of = (
+        mixed, pure, drawn_labels = (
             torch.empty_like(hidden),
             torch.empty_like(hidden),
-            torch.empty_like(given.y),
+            torch.empty_like(rows.y),
         )
         for k, row in enumerate(by_id):
             share = mixing * float(drawn[0, k])
-            told_of[row] = given.y[owner[k]]
+            drawn_labels[row] = rows.y[owner[k]]
             for c in range(channels):
-                own, other = style_of(hidden[row, c]), style_of(hidden[partner[k], c])
+                row_style, partner_style = style_of(hidden[row, c]), style_of(hidden[partner[k], c])
                 new = tuple(
                     (1 - share) * mine + share * theirs
-                    for mine, theirs in zip(own, other, strict=True)
+                    for mine, theirs in zip(row_style, partner_style, strict=True)
                 )
-                mixed[row, c] = put(hidden[row, c], own, new)  # type: ignore[arg-type]
-                pure[row, c] = put(hidden[row, c], own, style_of(hidden[owner[k], c]))
+                mixed[row, c] = put(hidden[row, c], row_style, new)  # type: ignore[arg-type]
+                pure[row, c] = put(hidden[row, c], row_style, style_of(hidden[owner[k], c]))
         classed = [log_probabilities(row) for row in model.head(model.after(mixed, "block2"))]
-        told = [log_probabilities(row) for row in net.head(net.after(pure, "block2"))]
+        style_answers = [log_probabilities(row) for row in net.head(net.after(pure, "block2"))]
     return (
-        -sum(row[int(y)] for row, y in zip(classed, given.y, strict=True)) / n,
-        -sum(row[int(y)] for row, y in zip(told, told_of, strict=True)) / n,
-        -sum(sum(row) / len(row) for row in told) / n,
+        -sum(row[int(y)] for row, y in zip(classed, rows.y, strict=True)) / n,
+        -sum(row[int(y)] for row, y in zip(style_answers, drawn_labels, strict=True)) / n,
+        -sum(sum(row) / len(row) for row in style_answers) / n,
     )
 
 
@@ -198,12 +203,12 @@ def test_losses_are_those_of_plain_loops(mixing: float) -> None:
         expected = slow(modules, batch(), mixing, seed)
         torch.manual_seed(seed)
         spy = GradientSpy(modules, method)
-        found = method.update(spy, batch())  # type: ignore[arg-type]
-        terms = {name: float(value) for name, value in found.terms.items()}
+        step_loss = method.update(spy, batch())  # type: ignore[arg-type]
+        terms = {name: float(value) for name, value in step_loss.terms.items()}
         assert terms == pytest.approx(
             dict(zip(("classification", "style", "even"), expected, strict=True)), rel=1e-9
         )
-        assert found.total.item() == pytest.approx(expected[0]) and spy.asked["style"][
+        assert step_loss.total.item() == pytest.approx(expected[0]) and spy.gradients["style"][
             0
         ].total.item() == pytest.approx(expected[1])
         torch.manual_seed(seed)
@@ -220,14 +225,14 @@ def test_even_answers_by_hand() -> None:
         with torch.no_grad():
             head.weight.zero_()
             head.bias.copy_(torch.tensor([logit, 0.0]))
-        found = method.update(GradientSpy(modules, method), batch())  # type: ignore[arg-type]
-        assert float(found.terms["even"]) == pytest.approx(expected)
+        step_loss = method.update(GradientSpy(modules, method), batch())  # type: ignore[arg-type]
+        assert float(step_loss.terms["even"]) == pytest.approx(expected)
 
 
 # -- who moves what --------------------------------------------------------------------------------
 
 
-def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, list[Tensor]]:
+def anew(modules: Modules, rows: Batch, weight: float, seed: int) -> dict[str, list[Tensor]]:
     """The gradients of each loss from a pass of its own, straight from its definition; ids are 0,
     1, 2 and so on."""
     model: Any = modules["model"]
@@ -237,11 +242,15 @@ def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, 
     ]
     late = [p for name, p in style.net.named_parameters() if name.startswith(("block3", "fc"))]
     torch.manual_seed(seed)
-    share, one, two = torch.rand(3, len(given.y))
-    a, partner, owner = share[:, None, None, None].double(), one.argsort(), two.argsort()
+    share, partner_keys, owner_keys = torch.rand(3, len(rows.y))
+    a, partner, owner = (
+        share[:, None, None, None].double(),
+        partner_keys.argsort(),
+        owner_keys.argsort(),
+    )
 
     def passed() -> tuple[Tensor, Tensor, Tensor]:
-        hidden = model.until(given.x, "block2")
+        hidden = model.until(rows.x, "block2")
         mean, sd = (
             hidden.mean((2, 3), keepdim=True),
             (hidden.var((2, 3), correction=0, keepdim=True) + EPS).sqrt(),
@@ -250,23 +259,23 @@ def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, 
 
     bare, mean, sd = passed()
     mixed = bare * ((1 - a) * sd + a * sd[partner]) + (1 - a) * mean + a * mean[partner]
-    found = {
+    gradients = {
         "main": list(
             torch.autograd.grad(
-                cross_entropy(model.head(model.after(mixed, "block2")), given.y),
+                cross_entropy(model.head(model.after(mixed, "block2")), rows.y),
                 list(model.parameters()),
             )
         )
     }
     bare, mean, sd = passed()
     pure = bare.detach() * sd[owner] + mean[owner]
-    found["style"] = list(
-        torch.autograd.grad(cross_entropy(style(pure.detach()), given.y[owner]), late)
+    gradients["style"] = list(
+        torch.autograd.grad(cross_entropy(style(pure.detach()), rows.y[owner]), late)
     )
-    found["adversary"] = list(
+    gradients["adversary"] = list(
         torch.autograd.grad(-weight * style(pure).log_softmax(1).mean(), affine)
     )
-    return found
+    return gradients
 
 
 def test_each_optimiser_gets_the_gradients_of_its_own_loss() -> None:
@@ -274,24 +283,28 @@ def test_each_optimiser_gets_the_gradients_of_its_own_loss() -> None:
     the next."""
     method = SagNet(weight=0.7)
     modules = method.modules(INFO, maker())
-    given = replace(batch(), ids=torch.arange(7))
+    ordered_batch = replace(batch(), ids=torch.arange(7))
     torch.manual_seed(3)
     spy = GradientSpy(modules, method)
-    method.update(spy, given)  # type: ignore[arg-type]
-    assert list(spy.asked) == ["main", "style", "adversary"]
-    for name, slopes in anew(modules, given, 0.7, 3).items():
-        own = spy.asked[name][1]
-        assert len(own) == len(slopes) > 0 and sum(float(one.abs().sum()) for one in own) > 0
+    method.update(spy, ordered_batch)  # type: ignore[arg-type]
+    assert list(spy.gradients) == ["main", "style", "adversary"]
+    for name, slopes in anew(modules, ordered_batch, 0.7, 3).items():
+        spied_slopes = spy.gradients[name][1]
+        assert (
+            len(spied_slopes) == len(slopes) > 0
+            and sum(float(slope.abs().sum()) for slope in spied_slopes) > 0
+        )
         assert all(
-            torch.allclose(one, two, atol=1e-10) for one, two in zip(own, slopes, strict=True)
+            torch.allclose(spied, expected, atol=1e-10)
+            for spied, expected in zip(spied_slopes, slopes, strict=True)
         ), name
 
 
 def moved(method: SagNet, **settings: Any) -> dict[str, Tensor]:
     """How far one step of SGD moves every parameter and buffer of a run."""
     chosen = {"model": "small-cnn", "precision": "fp64", "optimiser": "sgd", **settings}
-    one, two = (run(method, steps=steps, **chosen).weights("last") for steps in (0, 1))
-    return {name: two[name].double() - one[name].double() for name in one}
+    unmoved, stepped = (run(method, steps=steps, **chosen).weights("last") for steps in (0, 1))
+    return {name: stepped[name].double() - unmoved[name].double() for name in unmoved}
 
 
 AFFINE = {f"model.block{i}.1.{key}" for i in (1, 2) for key in ("weight", "bias")}
@@ -299,10 +312,10 @@ AFFINE = {f"model.block{i}.1.{key}" for i in (1, 2) for key in ("weight", "bias"
 
 def test_adversary_moves_the_affine_parameters_up_to_the_stage_and_no_others() -> None:
     """At a rate of 1e-30 the others stand still."""
-    found = moved(SagNet(weight=1e3, adversary_lr=1.0), lr=1e-30)
+    distances = moved(SagNet(weight=1e3, adversary_lr=1.0), lr=1e-30)
     assert {
         name
-        for name, value in found.items()
+        for name, value in distances.items()
         if value.abs().max() > 1e-20 and "running" not in name and "num" not in name
     } == AFFINE
     deeper = moved(SagNet(weight=1e3, adversary_lr=1.0, after="block1"), lr=1e-30)
@@ -319,16 +332,16 @@ def test_adversary_moves_the_affine_parameters_up_to_the_stage_and_no_others() -
 @pytest.mark.parametrize("clip", [1e-3, 0.1])
 def test_adversarys_gradient_is_cut(clip: float) -> None:
     """With a weight of 1000 its norm is above either, so that a step of rate 2 is 2 clip long."""
-    found = moved(SagNet(weight=1e3, adversary_lr=2.0, clip=clip), lr=1e-30)
-    length = math.sqrt(sum(float(found[name].square().sum()) for name in AFFINE))
+    distances = moved(SagNet(weight=1e3, adversary_lr=2.0, clip=clip), lr=1e-30)
+    length = math.sqrt(sum(float(distances[name].square().sum()) for name in AFFINE))
     assert length == pytest.approx(2 * clip, rel=1e-4)
     free = moved(SagNet(weight=1e3, adversary_lr=2.0, clip=None), lr=1e-30)
     assert math.sqrt(sum(float(free[name].square().sum()) for name in AFFINE)) > 10 * clip
 
 
 def test_adversary_has_no_weight_decay_of_its_own() -> None:
-    found = moved(SagNet(weight=0.0, adversary_lr=1.0), lr=1e-30, weight_decay=0.1)
-    assert all(float(found[name].abs().max()) < 1e-20 for name in AFFINE)
+    distances = moved(SagNet(weight=0.0, adversary_lr=1.0), lr=1e-30, weight_decay=0.1)
+    assert all(float(distances[name].abs().max()) < 1e-20 for name in AFFINE)
 
 
 def test_weight_is_a_strength_under_sgd_and_next_to_none_under_adam() -> None:
@@ -341,8 +354,8 @@ def test_weight_is_a_strength_under_sgd_and_next_to_none_under_adam() -> None:
             for weight in (0.1, 1.0)
         )
         lengths = [
-            math.sqrt(sum(float(found[name].square().sum()) for name in AFFINE))
-            for found in (small, large)
+            math.sqrt(sum(float(distances[name].square().sum()) for name in AFFINE))
+            for distances in (small, large)
         ]
         assert lengths[1] / lengths[0] == pytest.approx(1.0 if alike else 10.0, rel=0.02)
 
@@ -350,21 +363,21 @@ def test_weight_is_a_strength_under_sgd_and_next_to_none_under_adam() -> None:
 def test_a_step_adds_up_what_was_found_before_anything_moved() -> None:
     """What the adversary adds to a step is the same whether the model moves in it by much or by
     nothing."""
-    both, alone, still = (
+    together, alone, still = (
         moved(SagNet(weight=weight, adversary_lr=1.0), lr=lr)
         for weight, lr in ((1e3, 0.5), (0.0, 0.5), (1e3, 1e-30))
     )
     for name in AFFINE:
         assert float(alone[name].abs().max()) > 1e-4 and float(still[name].abs().max()) > 1e-4
-        assert torch.allclose(both[name], alone[name] + still[name], atol=1e-12)
-    for name, value in both.items():
+        assert torch.allclose(together[name], alone[name] + still[name], atol=1e-12)
+    for name, value in together.items():
         assert name in AFFINE or torch.allclose(value, alone[name], atol=1e-12), name
 
 
 def test_batch_statistics_move_once_a_step() -> None:
-    found = run(SagNet(), model="small-cnn", steps=5).weights("last")
+    weights = run(SagNet(), model="small-cnn", steps=5).weights("last")
     tracked = {
-        name: int(value) for name, value in found.items() if name.endswith("num_batches_tracked")
+        name: int(value) for name, value in weights.items() if name.endswith("num_batches_tracked")
     }
     unused = {name for name in tracked if name.startswith(("style.net.block1", "style.net.block2"))}
     assert len(tracked) == 6 and len(unused) == 2
@@ -372,12 +385,12 @@ def test_batch_statistics_move_once_a_step() -> None:
 
 
 def test_style_network_begins_and_stays_another_one() -> None:
-    found = run(SagNet(), model="small-cnn", steps=0).weights("last")
-    assert not torch.equal(found["model.block3.0.weight"], found["style.net.block3.0.weight"])
+    unmoved = run(SagNet(), model="small-cnn", steps=0).weights("last")
+    assert not torch.equal(unmoved["model.block3.0.weight"], unmoved["style.net.block3.0.weight"])
     ended = run(SagNet(), model="small-cnn", steps=3).weights("last")
-    assert not torch.equal(found["style.net.block3.0.weight"], ended["style.net.block3.0.weight"])
+    assert not torch.equal(unmoved["style.net.block3.0.weight"], ended["style.net.block3.0.weight"])
     assert torch.equal(
-        found["style.net.block1.0.weight"], ended["style.net.block1.0.weight"]
+        unmoved["style.net.block1.0.weight"], ended["style.net.block1.0.weight"]
     )  # never used
 
 
@@ -395,21 +408,25 @@ def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyP
         return plain(contents, *styles)
 
     monkeypatch.setattr(sagnet, "restyled", counted)
-    found = run(SagNet(), model="small-cnn", steps=4)
-    assert found.action["looks"] == 2 and calls == [16] * 2 * (4 + 2 * 2)
+    first_run = run(SagNet(), model="small-cnn", steps=4)
+    assert first_run.action["looks"] == 2 and calls == [16] * 2 * (4 + 2 * 2)
     calls.clear()
     monkeypatch.setattr(OwnAction, "due", lambda self, step: False)
-    assert same_weights(run(SagNet(), model="small-cnn", steps=4), found)
+    assert same_weights(run(SagNet(), model="small-cnn", steps=4), first_run)
     assert calls == [16] * 2 * 4
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
-    kept = found.weights("last").items()
+    trained_weights = first_run.weights("last").items()
     model.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+        {
+            key.removeprefix("model."): value
+            for key, value in trained_weights
+            if key.startswith("model.")
+        }
     )
     x = torch.from_numpy(DATA.inputs(np.arange(150, 195))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         together, apart = model.eval()(x), torch.cat([model(x[i : i + 1]) for i in range(len(x))])
-    logits = found.predictions["last"]["test"].logits
+    logits = first_run.predictions["last"]["test"].logits
     assert (
         logits is not None
         and np.allclose(logits, together, atol=1e-5)
@@ -438,12 +455,14 @@ def halves() -> tuple[AttributedDataset, Sets]:
         + sides
         + 15 * (2 * light - 1)[:, None, None, None]
     )
-    kept = pixels.clip(0, 255).astype(np.uint8)
+    stored_pixels = pixels.clip(0, 255).astype(np.uint8)
     table = AttributeTable(
         (Attribute("light", ("left", "right")), Attribute("tint", ("dark", "bright"))),
         np.stack([label, light]).astype(np.uint8),
     )
-    data = AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
+    data = AttributedDataset(
+        "tiny", table, lambda rows: stored_pixels[rows], InputSpec.image(SIDE, SIDE, 3)
+    )
     return data, sets_of(
         rows_of(data, np.arange(n_train)),
         {"validation": rows_of(data, np.arange(n_train, 400))},
@@ -457,7 +476,7 @@ def test_it_does_not_follow_a_brightness_that_goes_with_the_class() -> None:
     ended: dict[str, list[float]] = {}
     for method in (ERM(), SagNet()):
         for seed in range(2):
-            found = run(
+            trained = run(
                 method,
                 sets,
                 model="small-cnn",
@@ -467,10 +486,10 @@ def test_it_does_not_follow_a_brightness_that_goes_with_the_class() -> None:
                 batch=32,
                 validate_every=40,
             )
-            said = found.predictions["last"]["test"]
-            assert said.logits is not None
+            test_predictions = trained.predictions["last"]["test"]
+            assert test_predictions.logits is not None
             ended.setdefault(type(method).__name__, []).append(
-                float((said.logits.argmax(1) == said.label).mean())
+                float((test_predictions.logits.argmax(1) == test_predictions.label).mean())
             )
     assert max(ended["ERM"]) < 0.9 and min(ended["SagNet"]) > 0.95, ended
 
@@ -571,16 +590,19 @@ def test_a_plan_with_a_model_of_another_norm_is_refused() -> None:
 def test_stage_is_the_second_past_the_stem(
     model: str, shape: tuple[int, int, int], stage: str
 ) -> None:
-    given = InputSpec.image(*shape[1:], shape[0])
-    made = SagNet().modules(
-        replace(INFO, input=given), lambda **changes: build_model(model, {}, given, unnamed(2), 0)
+    input_spec = InputSpec.image(*shape[1:], shape[0])
+    modules = SagNet().modules(
+        replace(INFO, input=input_spec),
+        lambda **changes: build_model(model, {}, input_spec, unnamed(2), 0),
     )
-    style: Any = made["style"]
+    style: Any = modules["style"]
     assert isinstance(style, StyleNetwork) and style.tap == stage
     assert (
-        made["model"].training
+        modules["model"].training
         and int(
-            made["model"].state_dict()[f"{style.affine[0].rsplit('.', 1)[0]}.num_batches_tracked"]
+            modules["model"].state_dict()[
+                f"{style.affine[0].rsplit('.', 1)[0]}.num_batches_tracked"
+            ]
         )
         == 0
     )

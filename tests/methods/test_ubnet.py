@@ -38,9 +38,9 @@ def test_answer_of_one_channel_and_one_place_by_hand() -> None:
     weight, a head of 1 and -1."""
     net = Combined([1, 1], 2, 1, 1)
     with torch.no_grad():
-        for part in net.reduce:
-            part.weight.fill_(2.0)
-            part.bias.zero_()
+        for reduction in net.reduce:
+            reduction.weight.fill_(2.0)
+            reduction.bias.zero_()
         net.mix.weight.fill_(3.0)  # of a map of one place, only its middle counts
         net.mix.bias.zero_()
         net.place.copy_(torch.tensor([1.0, 10.0]).view(2, 1, 1))
@@ -55,23 +55,23 @@ def test_answer_of_one_channel_and_one_place_by_hand() -> None:
 class Plainly(nn.Module):
     """The same by torch's own layers, one depth at a time, with the given weights."""
 
-    def __init__(self, given: Combined, channels: int) -> None:
+    def __init__(self, combined: Combined, channels: int) -> None:
         super().__init__()
-        self.given, self.channels = given, channels
+        self.combined, self.channels = combined, channels
 
     def forward(self, maps: list[Tensor]) -> Tensor:
-        found = []
-        for place, one in enumerate(maps):
-            pooled = nn.AdaptiveAvgPool2d(self.given.side)(one)
-            reduced = nn.LeakyReLU(0.1)(self.given.reduce[place](pooled))
-            mine = slice(place * self.channels, (place + 1) * self.channels)
+        depth_answers = []
+        for depth, depth_maps in enumerate(maps):
+            pooled = nn.AdaptiveAvgPool2d(self.combined.side)(depth_maps)
+            reduced = nn.LeakyReLU(0.1)(self.combined.reduce[depth](pooled))
+            mine = slice(depth * self.channels, (depth + 1) * self.channels)
             conv = nn.Conv2d(self.channels, self.channels, 3, padding=1)
             conv.load_state_dict(
-                {"weight": self.given.mix.weight[mine], "bias": self.given.mix.bias[mine]}
+                {"weight": self.combined.mix.weight[mine], "bias": self.combined.mix.bias[mine]}
             )
-            weighed = conv(reduced) * self.given.place[mine]
-            found.append(self.given.heads[place](weighed.mean(-1).mean(-1)))
-        return sum(found[1:], found[0]) / len(found)
+            weighed = conv(reduced) * self.combined.place[mine]
+            depth_answers.append(self.combined.heads[depth](weighed.mean(-1).mean(-1)))
+        return sum(depth_answers[1:], depth_answers[0]) / len(depth_answers)
 
 
 def test_combined_as_one_depth_at_a_time() -> None:
@@ -90,7 +90,7 @@ def losses(method: UBNet) -> Any:
 
 
 def test_objective_is_the_cross_entropy_and_the_likeness_of_both_weights() -> None:
-    modules, x, y, found = losses(UBNet(weight=0.7))
+    modules, x, y, step_loss = losses(UBNet(weight=0.7))
     model, net = modules["model"], modules["combined"].requires_grad_(False)
     maps = list(model.taps(x, model.stages).values())[: len(model.stages)]
     logits = net(maps)
@@ -98,7 +98,7 @@ def test_objective_is_the_cross_entropy_and_the_likeness_of_both_weights() -> No
     alike = likeness(net.mix.weight.flatten().view(3, -1)) + likeness(
         net.place.flatten().view(3, -1)
     )
-    assert float(found.total) == pytest.approx(float(plain + 0.7 * alike), rel=1e-5)
+    assert float(step_loss.total) == pytest.approx(float(plain + 0.7 * alike), rel=1e-5)
     twice = losses(UBNet(weight=0.7, probabilities=True))[3]
     assert float(twice.terms["classification"]) == pytest.approx(
         float(nn.functional.cross_entropy(logits.softmax(1), y)), rel=1e-5
@@ -106,42 +106,50 @@ def test_objective_is_the_cross_entropy_and_the_likeness_of_both_weights() -> No
 
 
 def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> None:
-    given = TrainingSettings.of({"steps": 100, "patience": 3, "stop_at": 0.5})
-    first = base_settings(given, UBNet.needs, vars(UBNet()))
+    settings = TrainingSettings.of({"steps": 100, "patience": 3, "stop_at": 0.5})
+    first = base_settings(settings, UBNet.needs, vars(UBNet()))
     assert (first.patience, first.epochs, first.stop_at) == (10, 50.0, None)
     base = run(ERM(), model="small-cnn", steps=6).weights("last")
-    seen: list[Model] = []
+    watched_models: list[Model] = []
 
     class WatchedUBNet(UBNet):
         def loss(self, modules: Any, batch: Batch, state: Any) -> Any:
-            seen.append(modules["model"])
+            watched_models.append(modules["model"])
             assert (
                 not any(module.training for module in modules["model"].modules())
                 and modules["combined"].training
             )
             return super().loss(modules, batch, state)
 
-    found = run(WatchedUBNet(), model="small-cnn", steps=6, base=base)
-    assert len(seen) == 6 + 2 * found.action["looks"], "in steps, and twice at each look at them"
-    kept = {f"model.{key}": value for key, value in seen[-1].state_dict().items()}
-    assert all(torch.equal(value, kept[key]) for key, value in base.items()), (
+    trained = run(WatchedUBNet(), model="small-cnn", steps=6, base=base)
+    assert len(watched_models) == 6 + 2 * trained.action["looks"], (
+        "in steps, and twice at each look at them"
+    )
+    frozen_weights = {
+        f"model.{key}": value for key, value in watched_models[-1].state_dict().items()
+    }
+    assert all(torch.equal(value, frozen_weights[key]) for key, value in base.items()), (
         "statistics of batch norms too"
     )
 
 
 def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
     base = run(ERM(), model="small-cnn", steps=20).weights("last")
-    found = run(UBNet(), model="small-cnn", steps=30, lr=3e-3, base=base)
+    trained = run(UBNet(), model="small-cnn", steps=30, lr=3e-3, base=base)
     plainly = run(ERM(), model="small-cnn", steps=30, lr=3e-3)
-    said, other = (item.predictions["last"]["test"].logits for item in (found, plainly))
-    assert not (abs(said - other) < 1e-3).all(), "30 steps at its defaults are not ERM"
-    model, kept = make_model(), found.weights("last")
+    test_logits, plain_logits = (
+        network.predictions["last"]["test"].logits for network in (trained, plainly)
+    )
+    assert not (abs(test_logits - plain_logits) < 1e-3).all(), (
+        "30 steps at its defaults are not ERM"
+    )
+    model, weights = make_model(), trained.weights("last")
     model.load_state_dict({key.removeprefix("model."): value for key, value in base.items()})
     net = Combined([32, 64, 128], 2, 64, 7)
     net.load_state_dict(
         {
             key.removeprefix("combined."): value
-            for key, value in kept.items()
+            for key, value in weights.items()
             if key.startswith("combined.")
         }
     )
@@ -150,15 +158,18 @@ def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
     model.eval()
     with torch.inference_mode():
         maps = list(model.taps(x, model.stages).values())[:3]
-        assert torch.allclose(net(maps), torch.from_numpy(said), atol=1e-5)
+        assert torch.allclose(net(maps), torch.from_numpy(test_logits), atol=1e-5)
 
 
 def test_other_base_networks_give_other_answers_and_the_same_the_same() -> None:
-    base, other = (
+    base, other_base = (
         run(ERM(), model="small-cnn", steps=6, seed=seed).weights("last") for seed in (0, 1)
     )
-    one, two, three = (run(UBNet(), model="small-cnn", base=given) for given in (base, base, other))
-    assert same_weights(one, two) and not same_weights(one, three)
+    first_run, repeated, of_other_base = (
+        run(UBNet(), model="small-cnn", base=base_weights)
+        for base_weights in (base, base, other_base)
+    )
+    assert same_weights(first_run, repeated) and not same_weights(first_run, of_other_base)
 
 
 @pytest.mark.parametrize("name", ["mlp", "vit-tiny"])

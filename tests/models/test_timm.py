@@ -170,17 +170,19 @@ def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
     pictures, labels = imagenet_pictures(chosen, 224)
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
-        outputs = torch.cat([model(x) for x in pictures.split(25)]).numpy()
-    right = int((outputs.argmax(1) == labels.numpy()).sum())
+        logits_of_all = torch.cat([model(x) for x in pictures.split(25)]).numpy()
+    right = int((logits_of_all.argmax(1) == labels.numpy()).sum())
     assert abs(right - 212) <= 2  # another machine rounds otherwise
     # Its outputs name the classes of the sets beside ImageNet: a wrong place of a class in their
     # lists would be seen here.
     for name, least in (("objectnet", 0.8), ("imagenet-vid", 0.95), ("ytbb", 0.95)):
         class_of = {
-            place: code for code, places in enumerate(groups(name).values()) for place in places
+            class_number: code
+            for code, class_numbers in enumerate(groups(name).values())
+            for class_number in class_numbers
         }
-        mine = [row for row, place in enumerate(chosen) if place in class_of]
-        logits = onto_classes(outputs[mine], list(groups(name)))
+        mine = [row for row, class_number in enumerate(chosen) if class_number in class_of]
+        logits = onto_classes(logits_of_all[mine], list(groups(name)))
         assert logits is not None and len(mine) >= 25
         assert (logits.argmax(1) == [class_of[chosen[row]] for row in mine]).mean() >= least, name
 
@@ -189,11 +191,11 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     """64 real digits as pictures of 3 x 32 x 32 in (-1, 1)."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    x = torch.from_numpy(found.images[:64] / 8 - 1).float()[:, None].expand(-1, 3, -1, -1)
+    digit_images = load_digits()
+    x = torch.from_numpy(digit_images.images[:64] / 8 - 1).float()[:, None].expand(-1, 3, -1, -1)
     return (
         torch.nn.functional.interpolate(x, (32, 32), mode="bilinear"),
-        torch.from_numpy(found.target[:64]).long(),
+        torch.from_numpy(digit_images.target[:64]).long(),
     )
 
 
@@ -252,10 +254,12 @@ STUDY: dict[str, Any] = {
 def test_a_study_tunes_it_and_methods_of_batch_norm_work_on_it(lite0: Path, tmp_path: Path) -> None:
     """ERM, BN-Adapt and SagNet are three: the last two find the norms and stages that they read."""
     models = {"lite0": {"model": "timm", "weights": str(lite0), "side": 32}}
-    results = cw.run_study({**STUDY, "models": models}, tmp_path / "out")
-    assert {row["status"] for row in results.rows} == {"finished"}
-    found = {row["method"]: row["metrics"]["nll"] for row in results.rows if row["set"] == "test"}
-    assert len(found) == 3 and len(set(found.values())) == 3
+    study_results = cw.run_study({**STUDY, "models": models}, tmp_path / "out")
+    assert {row["status"] for row in study_results.rows} == {"finished"}
+    losses = {
+        row["method"]: row["metrics"]["nll"] for row in study_results.rows if row["set"] == "test"
+    }
+    assert len(losses) == 3 and len(set(losses.values())) == 3
 
 
 # -- any network of timm ---------------------------------------------------------------------------
@@ -283,12 +287,12 @@ def test_networks_are_taken_apart_into_what_makes_them(name: str, stages: int) -
     )
     x = torch.rand(2, 3, 32, 32) * 2 - 1
     size = 224 if name.startswith("vit") else 32
-    seen = Resize(size)(x)
+    resized = Resize(size)(x)
     with torch.no_grad():
         for parameter in model.head.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         model.eval()
-        theirs = model.net(seen)
+        theirs = model.net(resized)
         assert torch.allclose(model(x), theirs, atol=1e-5) and float(theirs.abs().max()) > 1e-3
         for stage in model.stages:
             assert torch.equal(model.after(model.until(x, stage), stage), model.features(x))
@@ -327,21 +331,21 @@ def test_published_weights_come_from_the_hub_in_their_own_scale(
 ) -> None:
     import huggingface_hub
 
-    path, asked = tmp_path / "model.safetensors", []
-    whole = built(classes=1000, name="resnet10t.c3_in1k")
+    path, downloads = tmp_path / "model.safetensors", []
+    full_model = built(classes=1000, name="resnet10t.c3_in1k")
     state = {
         key.removeprefix("net."): value.contiguous() + 0.25
-        for key, value in whole.state_dict().items()
+        for key, value in full_model.state_dict().items()
     }
     save_file(state, str(path))
 
     def fetched(repository: str, file: str) -> str:
-        asked.append((repository, file))
+        downloads.append((repository, file))
         return str(path)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetched)
     model = built(name="resnet10t.c3_in1k", weights="published")
-    assert asked == [("timm/resnet10t.c3_in1k", "model.safetensors")]
+    assert downloads == [("timm/resnet10t.c3_in1k", "model.safetensors")]
     assert torch.equal(
         model.net.conv1[0].weight, state["conv1.0.weight"]
     ) and model.head.weight.shape == (5, 512)
@@ -377,13 +381,13 @@ def test_published_weights_come_from_the_hub_in_their_own_scale(
 
 @slow
 def test_what_does_not_fit_is_one_sentence(tmp_path: Path, lite0: Path) -> None:
-    kept = tmp_path / "kept.safetensors"  # what a run keeps of it is taken as well
+    kept_weights = tmp_path / "kept.safetensors"  # what a run keeps of it is taken as well
     save_file(
         {f"model.{key}": value for key, value in built(weights=str(lite0)).state_dict().items()},
-        str(kept),
+        str(kept_weights),
     )
     assert torch.equal(
-        built(weights=str(kept)).net.conv_stem.weight, load_file(lite0)["conv_stem.weight"]
+        built(weights=str(kept_weights)).net.conv_stem.weight, load_file(lite0)["conv_stem.weight"]
     )
     for knobs, message in [
         (

@@ -53,7 +53,7 @@ def of_texts(texts: np.ndarray) -> AttributedDataset:
 def test_tokens_are_the_tokenizers_with_its_special_ones_and_cut_at_the_end() -> None:
     _, x = built()
     numbers = {
-        word: 5 + place for place, word in enumerate(WORDS)
+        word: 5 + position for position, word in enumerate(WORDS)
     }  # 1 for the zero of padding, 4 special ones
     assert x[0].tolist() == [
         1,
@@ -83,13 +83,13 @@ def test_features_are_those_of_the_library_for_every_text_alone(pooling: str) ->
     model, x = built(pooling=pooling)
     plain = RobertaModel.from_pretrained(encoder_folder(), add_pooling_layer=False).eval()
     with torch.no_grad():
-        found = model.features(x)
-        for row, features in zip(x, found, strict=True):
+        text_features = model.features(x)
+        for row, features in zip(x, text_features, strict=True):
             hidden = plain(row[row > 0][None] - 1).last_hidden_state[0]
             torch.testing.assert_close(
                 features, hidden[0] if pooling == "cls" else hidden.mean(0), atol=1e-6, rtol=0
             )
-        torch.testing.assert_close(model.features(x[:1, :6]), found[:1], atol=1e-6, rtol=0)
+        torch.testing.assert_close(model.features(x[:1, :6]), text_features[:1], atol=1e-6, rtol=0)
         assert not model.features(
             torch.zeros(1, 4, dtype=torch.int64)
         ).any()  # a text without tokens
@@ -104,10 +104,14 @@ def test_a_hidden_layer_dropout_and_random_weights_are_as_the_knobs_say() -> Non
     shares = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
     assert shares == {0.3}
     published = built()[0].state_dict()
-    own, again = (built(weights=None)[0].state_dict() for _ in range(2))
-    assert all(torch.equal(own[key], again[key]) for key in own) and own.keys() == published.keys()
+    first_weights, second_weights = (built(weights=None)[0].state_dict() for _ in range(2))
+    assert (
+        all(torch.equal(first_weights[key], second_weights[key]) for key in first_weights)
+        and first_weights.keys() == published.keys()
+    )
     assert not torch.equal(
-        own["layer1.layer.output.dense.weight"], published["layer1.layer.output.dense.weight"]
+        first_weights["layer1.layer.output.dense.weight"],
+        published["layer1.layer.output.dense.weight"],
     )
 
 
@@ -130,12 +134,12 @@ def test_kinds_of_token_of_a_pair_reach_the_model(tmp_path: Path) -> None:
         path=str(MINILM),
         pooling="mean",
     )
-    given = AutoTokenizer.from_pretrained(MINILM)(
+    encoding = AutoTokenizer.from_pretrained(MINILM)(
         "A man eats.", "Someone is having lunch.", return_tensors="pt"
     )
     with torch.no_grad():
-        wanted = AutoModel.from_pretrained(MINILM).eval()(**given).last_hidden_state.mean(1)
-        torch.testing.assert_close(model.features(x), wanted, atol=1e-5, rtol=0)
+        expected = AutoModel.from_pretrained(MINILM).eval()(**encoding).last_hidden_state.mean(1)
+        torch.testing.assert_close(model.features(x), expected, atol=1e-5, rtol=0)
 
 
 def test_a_probe_of_a_sentence_encoder_reads_what_plain_transformers_computes() -> None:
@@ -167,39 +171,46 @@ def test_a_probe_of_a_sentence_encoder_reads_what_plain_transformers_computes() 
     )
     settings = {"path": str(MINILM), "pooling": "mean", "normalise": True, "tokens": 32}
     probe = {"of": "transformer", "weights": "published", "settings": settings}
-    found = encoded(of_texts(texts), "linear-probe", probe, 0, "cpu", "fp32")
+    embedded = encoded(of_texts(texts), "linear-probe", probe, 0, "cpu", "fp32")
     assert (
         encoded(of_texts(texts), "linear-probe", probe, 1, "cpu", "fp32").fingerprint
-        == found.fingerprint
+        == embedded.fingerprint
     )
-    features = found.inputs(np.arange(len(texts)))
+    features = embedded.inputs(np.arange(len(texts)))
     tokenizer, plain = (
         AutoTokenizer.from_pretrained(MINILM),
         AutoModel.from_pretrained(MINILM).eval(),
     )
-    given = tokenizer(
+    encoding = tokenizer(
         texts.tolist(), padding=True, truncation=True, max_length=32, return_tensors="pt"
     )
     with torch.no_grad():
-        hidden, there = plain(**given).last_hidden_state, given["attention_mask"][..., None]
-        wanted = torch.nn.functional.normalize((hidden * there).sum(1) / there.sum(1))
-    assert np.abs(features - wanted.numpy()).max() < 1e-5 and found.input == InputSpec.features(384)
-    assert np.array_equal(found.inputs(np.array([60, 3, 17])), features[[60, 3, 17]])
+        hidden, attended = (
+            plain(**encoding).last_hidden_state,
+            encoding["attention_mask"][..., None],
+        )
+        expected = torch.nn.functional.normalize((hidden * attended).sum(1) / attended.sum(1))
+    assert np.abs(
+        features - expected.numpy()
+    ).max() < 1e-5 and embedded.input == InputSpec.features(384)
+    assert np.array_equal(embedded.inputs(np.array([60, 3, 17])), features[[60, 3, 17]])
 
 
 def test_lengths_are_rounded_up_to_a_few() -> None:
-    given = np.array([0, 1, 8, 9, 13, 30, 100, 129, 290, 300])
-    assert rounded_lengths(given, 300).tolist() == [8, 8, 8, 12, 16, 32, 128, 192, 300, 300]
+    lengths = np.array([0, 1, 8, 9, 13, 30, 100, 129, 290, 300])
+    assert rounded_lengths(lengths, 300).tolist() == [8, 8, 8, 12, 16, 32, 128, 192, 300, 300]
     assert rounded_lengths(np.array([0, 4, 5]), 5).tolist() == [5, 5, 5]
 
 
 def test_the_cnn_takes_tokens_of_a_given_tokenizer(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
-    found = TextCNN(words=6, tokenizer=str(tmp_path)).encoder(InputSpec.text(), 0)
-    assert found is not None and found.input == InputSpec.tokens(6, len(WORDS) + 4 + 2)
-    numbers = {word: 5 + place for place, word in enumerate(WORDS)}
+    token_encoder = TextCNN(words=6, tokenizer=str(tmp_path)).encoder(InputSpec.text(), 0)
+    assert token_encoder is not None and token_encoder.input == InputSpec.tokens(
+        6, len(WORDS) + 4 + 2
+    )
+    numbers = {word: 5 + position for position, word in enumerate(WORDS)}
     mark = len(WORDS) + 4 + 1
-    assert found.apply(TEXTS).tolist() == [
+    assert token_encoder.apply(TEXTS).tolist() == [
         [*(numbers[word] for word in ["the", "film", "was", "good"]), 0, 0],
         [0] * 6,
         [numbers["bad"]] * 6,
@@ -207,9 +218,9 @@ def test_the_cnn_takes_tokens_of_a_given_tokenizer(tmp_path: Path) -> None:
         [4, 0, 0, 0, 0, 0],
     ]
     model = build_model(
-        "text-cnn", {"words": 6, "tokenizer": str(tmp_path)}, found.input, unnamed(2), 0
+        "text-cnn", {"words": 6, "tokenizer": str(tmp_path)}, token_encoder.input, unnamed(2), 0
     )
-    assert model(torch.from_numpy(found.apply(TEXTS))).shape == (5, 2)
+    assert model(torch.from_numpy(token_encoder.apply(TEXTS))).shape == (5, 2)
 
 
 # -- what a folder is ------------------------------------------------------------------------------
@@ -259,17 +270,27 @@ def test_a_moved_folder_is_the_same_model_and_a_changed_one_is_another(tmp_path:
     write_encoder(tmp_path / "one")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two" / "README.md").write_text("not read")
-    one, two = planned(entries("one"), tmp_path), planned(entries(str(tmp_path / "two")))
-    assert Path(one["whole"].knobs["path"]).is_absolute() and len(one) == 3
-    assert all(one[label].identity() == two[label].identity() for label in one)
-    assert str(tmp_path) not in json.dumps([model.identity() for model in one.values()])
+    planned_models, planned_copies = (
+        planned(entries("one"), tmp_path),
+        planned(entries(str(tmp_path / "two"))),
+    )
+    assert Path(planned_models["whole"].knobs["path"]).is_absolute() and len(planned_models) == 3
+    assert all(
+        planned_models[label].identity() == planned_copies[label].identity()
+        for label in planned_models
+    )
+    assert str(tmp_path) not in json.dumps([model.identity() for model in planned_models.values()])
     write_encoder(tmp_path / "two", seed=1)
     changed = planned(entries(str(tmp_path / "two")))
     assert [
-        changed[label].identity() == one[label].identity() for label in ("whole", "probe", "cnn")
+        changed[label].identity() == planned_models[label].identity()
+        for label in ("whole", "probe", "cnn")
     ] == [False, False, True]
     write_tokenizer(tmp_path / "two", WORDS[::-1])
-    assert planned(entries(str(tmp_path / "two")))["cnn"].identity() != one["cnn"].identity()
+    assert (
+        planned(entries(str(tmp_path / "two")))["cnn"].identity()
+        != planned_models["cnn"].identity()
+    )
     with pytest.raises(InputError, match="'.*two' have changed: they no longer hash to"):
         build_model(
             "transformer", {**changed["whole"].knobs}, InputSpec.tokens(8, 19), unnamed(2), 0

@@ -49,7 +49,7 @@ class Tables(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, Rows]] = []
+        self.named_tables: list[tuple[str, Rows]] = []
         self.inside = False
         self.is_picture = False
 
@@ -58,34 +58,37 @@ class Tables(HTMLParser):
             # A picture of comparisons is a table too, of the numbers that the findings have.
             self.is_picture = "data-table" not in dict(attrs)
             if not self.is_picture:
-                self.found.append((str(dict(attrs)["data-table"]), []))
+                self.named_tables.append((str(dict(attrs)["data-table"]), []))
         elif self.is_picture:
             return
         elif tag == "tr":
-            self.found[-1][1].append([])
+            self.named_tables[-1][1].append([])
         elif tag in ("th", "td"):
-            self.found[-1][1][-1].append("")
+            self.named_tables[-1][1][-1].append("")
             self.inside = True
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("th", "td") and not self.is_picture:
             self.inside = False
-            self.found[-1][1][-1][-1] = self.found[-1][1][-1][-1].strip()
+            self.named_tables[-1][1][-1][-1] = self.named_tables[-1][1][-1][-1].strip()
 
     def handle_data(self, data: str) -> None:
         if self.inside:
-            self.found[-1][1][-1][-1] += data
+            self.named_tables[-1][1][-1][-1] += data
 
 
 def text_tables(text: str) -> list[Rows]:
     """The printed tables in order; the blocks of a wide one are put side by side again."""
     lines = text.split("\n")
     blocks: list[Rows] = []
-    for at, line in enumerate(lines):
-        if at and re.fullmatch(r"-+(  -+)*", line):
-            spans = [(found.start(), found.end()) for found in re.finditer("-+", line)]
-            block = [[part[start:end].strip() for start, end in spans] for part in [lines[at - 1]]]
-            for row in lines[at + 1 :]:
+    for line_number, line in enumerate(lines):
+        if line_number and re.fullmatch(r"-+(  -+)*", line):
+            spans = [(dashes.start(), dashes.end()) for dashes in re.finditer("-+", line)]
+            block = [
+                [header[start:end].strip() for start, end in spans]
+                for header in [lines[line_number - 1]]
+            ]
+            for row in lines[line_number + 1 :]:
                 if not row:
                     break
                 block.append([row[start:end].strip() for start, end in spans])
@@ -97,10 +100,12 @@ def whole(blocks: list[Rows], columns: list[str]) -> Rows:
     """The next table of these columns, taken from the front of `blocks`."""
     table = blocks.pop(0)
     while len(table[0]) < len(columns):
-        more = blocks.pop(0)
-        keys = next(i for i, (a, b) in enumerate(zip(table[0], more[0], strict=False)) if a != b)
-        assert [row[:keys] for row in more] == [row[:keys] for row in table]
-        table = [row + extra[keys:] for row, extra in zip(table, more, strict=True)]
+        next_block = blocks.pop(0)
+        keys = next(
+            i for i, (a, b) in enumerate(zip(table[0], next_block[0], strict=False)) if a != b
+        )
+        assert [row[:keys] for row in next_block] == [row[:keys] for row in table]
+        table = [row + extra[keys:] for row, extra in zip(table, next_block, strict=True)]
     return table
 
 
@@ -164,9 +169,9 @@ class Raw:
                 name,
             ) in self.scores:
                 points = {
-                    other["point"]
-                    for other in self.runs
-                    if (other["shift"], other["method"]) == (shift, method)
+                    point_run["point"]
+                    for point_run in self.runs
+                    if (point_run["shift"], point_run["method"]) == (shift, method)
                 }
                 key = (run["key"], rule, CHOOSING[rule])
                 worth = self.scores[key]["accuracy"] if len(points) > 1 else 0.0
@@ -197,8 +202,10 @@ class Raw:
 
     def rules(self) -> list[str]:
         """The rules that there are scores of, the oracle last."""
-        found = {rule for _, rule, _ in self.scores}
-        return [rule for rule in ("best-id", "best-ood", "last", "best-target") if rule in found]
+        scored_rules = {rule for _, rule, _ in self.scores}
+        return [
+            rule for rule in ("best-id", "best-ood", "last", "best-target") if rule in scored_rules
+        ]
 
 
 # -- every cell again ------------------------------------------------------------------------------
@@ -221,7 +228,9 @@ def mean_and_half(values: list[float], sign: str = "", level: float = 0.95) -> s
 def threshold(raw: Raw, rule: str) -> float:
     """The unadjusted p below which Holm's correction tells a comparison of this rule: each cost and
     effect, on both scores."""
-    plain = next((name for name, parts in raw.resolved["shifts"].items() if parts == []), None)
+    plain = next(
+        (name for name, shift_parts in raw.resolved["shifts"].items() if shift_parts == []), None
+    )
     plain = plain if raw.resolved["sets"]["test"]["law"] == "uniform" else None
     pairs = [
         ((shift, method), (shift, raw.reference))
@@ -233,23 +242,25 @@ def threshold(raw: Raw, rule: str) -> float:
         for shift in raw.shifts
         if plain and shift != plain
     ]
-    found = []
-    for one, other in pairs:
+    p_values = []
+    for treated_side, base_side in pairs:
         for metric in ("accuracy", "worst_group"):
-            own, base = (raw.values(*side, rule, "test", metric) for side in (one, other))
+            treated, base = (
+                raw.values(*side, rule, "test", metric) for side in (treated_side, base_side)
+            )
             values = [
-                own[seed] - base[seed]
-                for seed in own
-                if seed in base and None not in (own[seed], base[seed])
+                treated[seed] - base[seed]
+                for seed in treated
+                if seed in base and None not in (treated[seed], base[seed])
             ]
             if len(values) > 1 and stdev(values) > 1e-12:
-                found.append(float(stats.ttest_1samp(values, 0).pvalue))
-    told = 0
-    for place, p in enumerate(sorted(found)):
-        if p * (len(found) - place) >= 0.05:
+                p_values.append(float(stats.ttest_1samp(values, 0).pvalue))
+    significant = 0
+    for smaller, p in enumerate(sorted(p_values)):
+        if p * (len(p_values) - smaller) >= 0.05:
             break
-        told += 1
-    return 0.05 / max(1, len(found) - max(told, 1) + 1)
+        significant += 1
+    return 0.05 / max(1, len(p_values) - max(significant, 1) + 1)
 
 
 def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
@@ -287,22 +298,24 @@ def points_and_ends(values: list[float], level: float) -> str:
 
 def differences(raw: Raw, rule: str, on_page: bool) -> Rows:
     rows = [["method", *raw.shifts]]
-    most = threshold(raw, rule)
+    p_threshold = threshold(raw, rule)
     for method in raw.methods[1:]:
         row = [method]
         for shift in raw.shifts:
-            own, base = (
+            of_method, of_reference = (
                 raw.values(shift, name, rule, "test", "accuracy")
                 for name in (method, raw.reference)
             )
-            values = [own[seed] - base[seed] for seed in own if seed in base]
+            values = [
+                of_method[seed] - of_reference[seed] for seed in of_method if seed in of_reference
+            ]
             marked = False
             if len(values) > 1 and stdev(values) > 1e-12:
-                marked = float(stats.ttest_1samp(values, 0).pvalue) < most
+                marked = float(stats.ttest_1samp(values, 0).pvalue) < p_threshold
             size = (
-                points_and_ends(values, 1 - most)
+                points_and_ends(values, 1 - p_threshold)
                 if on_page
-                else mean_and_half(values, "+", 1 - most)
+                else mean_and_half(values, "+", 1 - p_threshold)
             )
             row.append(size + (" *" if marked else "") + raw.mark(shift, method, rule))
         rows.append(row)
@@ -313,19 +326,19 @@ def worst_groups(raw: Raw, rule: str) -> Rows:
     rows = [["shift", "method", "worst group", "group", "lowest in", "rows"]]
     for shift in raw.shifts:
         for method in raw.methods:
-            found = raw.chosen(shift, method, rule, "test")
-            if not found:
+            metrics_by_seed = raw.chosen(shift, method, rule, "test")
+            if not metrics_by_seed:
                 rows.append([shift, method, "-", "-", "-", "-"])
                 continue
-            names = [metrics["worst_group_name"] for metrics in found.values()]
+            names = [metrics["worst_group_name"] for metrics in metrics_by_seed.values()]
             usual = max(dict.fromkeys(names), key=names.count)
             size = min(
                 metrics["worst_group_n"]
-                for metrics in found.values()
+                for metrics in metrics_by_seed.values()
                 if metrics["worst_group_name"] == usual
             )
             value = mean_and_half(
-                [metrics["worst_group"] for metrics in found.values()]
+                [metrics["worst_group"] for metrics in metrics_by_seed.values()]
             ) + raw.mark(shift, method, rule)
             rows.append(
                 [shift, method, value, usual, f"{names.count(usual)} of {len(names)}", str(size)]
@@ -334,12 +347,12 @@ def worst_groups(raw: Raw, rule: str) -> Rows:
 
 
 def every_seed(raw: Raw, rule: str) -> Rows:
-    found = {
+    accuracies = {
         (s, m): raw.values(s, m, rule, "test", "accuracy") for s in raw.shifts for m in raw.methods
     }
-    seeds = sorted({seed for values in found.values() for seed in values})
+    seeds = sorted({seed for values in accuracies.values() for seed in values})
     rows = [["shift", "method", *(f"seed {seed}" for seed in seeds)]]
-    for (shift, method), values in found.items():
+    for (shift, method), values in accuracies.items():
         name = method + raw.mark(shift, method, rule)
         rows.append(
             [shift, name, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)]
@@ -350,16 +363,22 @@ def every_seed(raw: Raw, rule: str) -> Rows:
 def ranks(raw: Raw, rule: str) -> Rows:
     blocks = []
     for shift in raw.shifts:
-        found = {m: raw.values(shift, m, rule, "test", "accuracy") for m in raw.methods}
-        for seed in sorted({seed for values in found.values() for seed in values}):
-            blocks.append({m: values[seed] for m, values in found.items() if seed in values})
+        accuracies = {m: raw.values(shift, m, rule, "test", "accuracy") for m in raw.methods}
+        for seed in sorted({seed for values in accuracies.values() for seed in values}):
+            blocks.append({m: values[seed] for m, values in accuracies.items() if seed in values})
     full = [block for block in blocks if len(block) == len(raw.methods)]
     got: dict[str, list[float]] = {m: [] for m in raw.methods}
     for block in full:
         order = sorted(block.values(), reverse=True)
         for method, value in block.items():
             got[method].append(
-                fmean([place + 1 for place, other in enumerate(order) if other == value])
+                fmean(
+                    [
+                        position + 1
+                        for position, other_value in enumerate(order)
+                        if other_value == value
+                    ]
+                )
             )
     last = len(raw.methods)
     doubted = {m: max(raw.mark(shift, m, rule) for shift in raw.shifts) for m in raw.methods}
@@ -386,7 +405,7 @@ def by_rule(raw: Raw) -> Rows:
     ]
     for shift in raw.shifts:
         for method in raw.methods:
-            found = {
+            means_by_rule = {
                 rule: mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()])
                 for rule in raw.rules()
             }
@@ -394,7 +413,7 @@ def by_rule(raw: Raw) -> Rows:
                 [
                     shift,
                     method,
-                    *(cell + raw.mark(shift, method, rule) for rule, cell in found.items()),
+                    *(cell + raw.mark(shift, method, rule) for rule, cell in means_by_rule.items()),
                 ]
             )
     return rows
@@ -417,35 +436,37 @@ def times(raw: Raw) -> Rows:
     for data, model, method in dict.fromkeys(
         (run["data"], run["model"], run["method"]) for run in done
     ):
-        some = [
+        alike_runs = [
             run
             for run in done
             if (run["data"], run["model"], run["method"]) == (data, model, method)
         ]
-        took = [run["cost"].get("total_seconds", run["seconds"]) for run in some]
+        took = [run["cost"].get("total_seconds", run["seconds"]) for run in alike_runs]
         speed = [
             run["cost"]["images_per_second"]
-            for run in some
+            for run in alike_runs
             if run["cost"].get("images_per_second") is not None
         ]
         memory = [
             run["cost"]["peak_memory_bytes"]
-            for run in some
+            for run in alike_runs
             if run["cost"].get("peak_memory_bytes") is not None
         ]
         row = [
             data,
             model,
             method,
-            str(len(some)),
+            str(len(alike_runs)),
             f"{fmean(took):.2f}",
             f"{min(took):.2f}",
             f"{max(took):.2f}",
         ]
         row.append(f"{sum(took) / 3600:.3f}")
-        for part in PARTS:
+        for training_part in PARTS:
             spent = [
-                run["cost"][f"{part}_seconds"] for run in some if f"{part}_seconds" in run["cost"]
+                run["cost"][f"{training_part}_seconds"]
+                for run in alike_runs
+                if f"{training_part}_seconds" in run["cost"]
             ]
             row.append(f"{100 * sum(spent) / sum(took):.1f}" if spent else "-")
         row += [
@@ -493,9 +514,14 @@ def trouble(raw: Raw) -> Rows:
                 run[name] or "-" for name in ("data", "shift", "size", "model", "method", "point")
             )
             groups.setdefault((run["status"], *names, reason), []).append(run)
-    for key, some in groups.items():
+    for key, alike_runs in groups.items():
         rows.append(
-            [*key[:-1], ", ".join(str(run["seed"]) for run in some), key[-1], some[0]["key"][:10]]
+            [
+                *key[:-1],
+                ", ".join(str(run["seed"]) for run in alike_runs),
+                key[-1],
+                alike_runs[0]["key"][:10],
+            ]
         )
     return rows
 
@@ -516,13 +542,13 @@ def cells(raw: Raw) -> list[tuple[str, Rows]]:
             for run in raw.runs
             if run["shift"] == shift and run["status"] in ("finished", "diverged")
         ]
-        place = raw.out / "artifacts" / done[0]["key"][:2] / done[0]["key"] / "split.json"
-        sets.append(json.loads(place.read_text(encoding="utf-8"))["sets"])
+        split_file = raw.out / "artifacts" / done[0]["key"][:2] / done[0]["key"] / "split.json"
+        sets.append(json.loads(split_file.read_text(encoding="utf-8"))["sets"])
     out: list[tuple[str, Rows]] = []
-    for found in [*(entry["train"] for entry in sets), sets[0]["test"]]:
+    for set_counts in [*(entry["train"] for entry in sets), sets[0]["test"]]:
         for attribute in attributes:
             sums: dict[str, dict[str, list[float]]] = {}
-            for cell, count in found["cells"].items():
+            for cell, count in set_counts["cells"].items():
                 named = dict(word.split("=") for word in cell.split(", "))
                 pair = sums.setdefault(named[label], {}).setdefault(named[attribute], [0, 0])
                 pair[0] += count["planned"]
@@ -557,18 +583,20 @@ def expected(raw: Raw, on_page: bool = True) -> list[tuple[str, Rows]]:
     out += exhibits(raw)
     out += [("ranks", ranks(raw, rule)) for rule in raw.resolved["selection"]]
     out += [("rules", by_rule(raw)), ("time", times(raw)), ("runs", states(raw))]
-    more = [("trouble", trouble(raw)), ("warnings", warnings(raw))]
-    return out + [(name, rows) for name, rows in more if len(rows) > 1]
+    optional_tables = [("trouble", trouble(raw)), ("warnings", warnings(raw))]
+    return out + [(name, rows) for name, rows in optional_tables if len(rows) > 1]
 
 
 def exhibits(raw: Raw) -> list[tuple[str, Rows]]:
     """The bars that the first seed of every shift and method left, in the order of the runs."""
     out: list[tuple[str, Rows]] = []
     for labels, path in raw.exhibits:
-        for name, item in json.loads(path.read_text()).items():
+        for name, exhibit in json.loads(path.read_text()).items():
             named = f"{labels['method']} under {labels['shift']}, seed {labels['seed']}: {name}"
-            rows = [[key, f"{value:.3f}"] for key, value in item["values"].items()]
-            out.append((re.sub("[^a-z0-9+]+", "-", named.lower()), [["name", item["unit"]], *rows]))
+            rows = [[key, f"{value:.3f}"] for key, value in exhibit["values"].items()]
+            out.append(
+                (re.sub("[^a-z0-9+]+", "-", named.lower()), [["name", exhibit["unit"]], *rows])
+            )
     return out
 
 
@@ -583,7 +611,7 @@ def check(out: Path, printed: str) -> int:
     reader = Tables()
     reader.feed((out / "report.html").read_text(encoding="utf-8"))
     raw = Raw(out)
-    wanted = expected(raw)
+    expected_tables = expected(raw)
     # Tables of single rows' answers and of learning curves are recomputed in test_rows.py, that of
     # actions in test_idle_methods.py, that of every run in test_page.py.
     of_rows = (
@@ -593,33 +621,35 @@ def check(out: Path, printed: str) -> int:
         "each-run",
         f"cells-{next(iter(raw.resolved['data']))}-",
     )
-    reader.found = [(name, rows) for name, rows in reader.found if not name.startswith(of_rows)]
-    assert [name for name, _ in wanted] == [
+    reader.named_tables = [
+        (name, rows) for name, rows in reader.named_tables if not name.startswith(of_rows)
+    ]
+    assert [name for name, _ in expected_tables] == [
         next(
             (
                 short
-                for short, _ in wanted
+                for short, _ in expected_tables
                 if name == short or name.startswith(f"{short}-{raw.name}-")
             ),
             name,
         )
-        for name, _ in reader.found
+        for name, _ in reader.named_tables
     ]
-    for (name, rows), (_, found) in zip(wanted, reader.found, strict=True):
-        assert found == rows, name
+    for (name, rows), (_, shown_rows) in zip(expected_tables, reader.named_tables, strict=True):
+        assert shown_rows == rows, name
     before, _, actions = printed.partition("What methods did beside plain training")
     printed = before + actions[max(actions.find("Where the time went"), 0) :]
     blocks = text_tables(printed)
     order = ("accuracy", "difference", "worst-group", "ece")
     printed_tables = expected(raw, on_page=False)
-    for place in range(len(raw.resolved["selection"])):
+    for rule_number in range(len(raw.resolved["selection"])):
         for kind in order:
-            rows = [rows for name, rows in printed_tables if name == kind][place]
+            rows = [rows for name, rows in printed_tables if name == kind][rule_number]
             assert whole(blocks, rows[0]) == rows, f"text: {kind}"
     assert whole(blocks, times(raw)[0]) == times(raw)
     assert whole(blocks, states(raw)[0]) == states(raw)
     assert blocks == []
-    return numbers_in(reader.found)
+    return numbers_in(reader.named_tables)
 
 
 @pytest.fixture
@@ -644,24 +674,26 @@ def test_every_number_of_a_small_store(tmp_path: Path, reported: Callable[[Path]
 def test_every_second_of_a_small_store(tmp_path: Path, reported: Callable[[Path], str]) -> None:
     out = whole_store(tmp_path / "out")
     with closing(sqlite3.connect(out / "store.sqlite")) as connection, connection:
-        for place, (key,) in enumerate(
+        for run_number, (key,) in enumerate(
             connection.execute("SELECT key FROM runs ORDER BY key").fetchall()
         ):
-            parts = {
-                f"{part}_seconds": (1 + number) * (0.1 + 0.01 * place)
-                for number, part in enumerate(PARTS)
+            part_seconds = {
+                f"{training_part}_seconds": (1 + number) * (0.1 + 0.01 * run_number)
+                for number, training_part in enumerate(PARTS)
             }
-            told = {
-                **parts,
-                "total_seconds": sum(parts.values()),
-                "images_per_second": 100.5 + place,
+            run_cost = {
+                **part_seconds,
+                "total_seconds": sum(part_seconds.values()),
+                "images_per_second": 100.5 + run_number,
             }
-            told |= {
+            run_cost |= {
                 "validation_seconds": 0.05,
-                "peak_memory_bytes": 3e8 + 1e7 * place,
+                "peak_memory_bytes": 3e8 + 1e7 * run_number,
                 "peak_memory_of_run": 1.0,
             }
-            connection.execute("UPDATE runs SET cost = ? WHERE key = ?", (json.dumps(told), key))
+            connection.execute(
+                "UPDATE runs SET cost = ? WHERE key = ?", (json.dumps(run_cost), key)
+            )
     shares = check(out, reported(out)) - 173
     assert shares == 2 * len(PARTS)  # two methods
 

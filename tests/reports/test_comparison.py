@@ -20,16 +20,25 @@ from crosswind.studies.store import Store
 @pytest.mark.parametrize("seed", range(3))
 def test_unpaired_is_welchs(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    one, other = draw.normal(0.6, 0.02, 4).tolist(), draw.normal(0.63, 0.05, 7).tolist()
-    told = stats.ttest_ind(other, one, equal_var=False)
-    found, interval = unpaired(one, other), told.confidence_interval(0.95)
-    assert found.p == pytest.approx(told.pvalue) and found.n == 11
-    assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
-    assert unpaired(one[:1], other).p is None and unpaired([0.5, 0.5], [0.6, 0.6]).low is None
+    first_values, second_values = (
+        draw.normal(0.6, 0.02, 4).tolist(),
+        draw.normal(0.63, 0.05, 7).tolist(),
+    )
+    welch = stats.ttest_ind(second_values, first_values, equal_var=False)
+    difference, interval = unpaired(first_values, second_values), welch.confidence_interval(0.95)
+    assert difference.p == pytest.approx(welch.pvalue) and difference.n == 11
+    assert (difference.low, difference.high) == (
+        pytest.approx(interval.low),
+        pytest.approx(interval.high),
+    )
+    assert (
+        unpaired(first_values[:1], second_values).p is None
+        and unpaired([0.5, 0.5], [0.6, 0.6]).low is None
+    )
 
 
-def compared(a: Any, b: Any, capsys: Any, *more: str) -> dict[str, Any]:
-    assert _status(["compare", str(a), str(b), "--json", *more]) == 0
+def compared(a: Any, b: Any, capsys: Any, *options: str) -> dict[str, Any]:
+    assert _status(["compare", str(a), str(b), "--json", *options]) == 0
     table = json.loads(capsys.readouterr().out)
     return {
         tuple(
@@ -71,12 +80,15 @@ def changed(out: Path, by: float, split_seed: int | None = None) -> None:
 
 def test_two_stores(tmp_path: Path, capsys: Any) -> None:
     done: dict[Any, Any] = {"statuses": {}}
-    one, other = whole_store(tmp_path / "one", **done), whole_store(tmp_path / "other", **done)
-    changed(other, 0.1)
-    found = compared(one, other, capsys)
-    notes = found.pop("notes")
-    assert len(found) == 8, "two shifts, two methods, two rules"
-    for row in found.values():
+    first_store, second_store = (
+        whole_store(tmp_path / "one", **done),
+        whole_store(tmp_path / "other", **done),
+    )
+    changed(second_store, 0.1)
+    table = compared(first_store, second_store, capsys)
+    notes = table.pop("notes")
+    assert len(table) == 8, "two shifts, two methods, two rules"
+    for row in table.values():
         assert (
             row["runs"] == "3 pairs"
             and row["B - A"]["mean"] == pytest.approx(0.101)
@@ -92,38 +104,41 @@ def test_two_stores(tmp_path: Path, capsys: Any) -> None:
         "* B differs from A: p < 0.05 by Holm over 8 rows, so that the 95% interval of B - A"
         " excludes 0."
     )
-    same = compared(one, one, capsys)
+    same = compared(first_store, first_store, capsys)
     assert not any(
         row["B - A"]["excludes_zero"] or row["B - A"]["mean"]
         for name, row in same.items()
         if name != "notes"
     )
-    changed(other, 0.0, split_seed=1)
-    found = compared(one, other, capsys)
-    assert "no runs are paired" in found.pop("notes")[-1] and {
-        row["runs"] for row in found.values()
+    changed(second_store, 0.0, split_seed=1)
+    table = compared(first_store, second_store, capsys)
+    assert "no runs are paired" in table.pop("notes")[-1] and {
+        row["runs"] for row in table.values()
     } == {"3 and 3"}
-    assert _status(["compare", str(one), str(other)]) == 0
+    assert _status(["compare", str(first_store), str(second_store)]) == 0
     assert "B - A" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, capsys: Any) -> None:
-    one, other = whole_store(tmp_path / "one"), whole_store(tmp_path / "other", shifts=("UDS",))
+    first_store, second_store = (
+        whole_store(tmp_path / "one"),
+        whole_store(tmp_path / "other", shifts=("UDS",)),
+    )
     for words, says in (
         (
-            ["compare", str(one), str(other)],
+            ["compare", str(first_store), str(second_store)],
             (
                 "error: B: has no data set, shift, size, model, method, set and rule that A has"
                 " with accuracy"
             ),
         ),
         (
-            ["compare", str(one), str(one), "--metric", "acuracy"],
+            ["compare", str(first_store), str(first_store), "--metric", "acuracy"],
             "error: --metric: unknown metric 'acuracy', did you mean 'accuracy'?",
         ),
-        (["compare", f"{one}#beta", str(one)], "unknown study"),
-        (["compare", str(tmp_path / "none"), str(one)], "none"),
+        (["compare", f"{first_store}#beta", str(first_store)], "unknown study"),
+        (["compare", str(tmp_path / "none"), str(first_store)], "none"),
     ):
         assert _status(words) == 2
-        said = capsys.readouterr().err
-        assert says in said and said.count("\n") == 1
+        errors = capsys.readouterr().err
+        assert says in errors and errors.count("\n") == 1

@@ -71,10 +71,12 @@ def test_numbers_in_the_chart_are_those_in_the_table() -> None:
     assert [
         tuple(row.get(key) for key in ("m", "k", "t", "s", "a", "e", "l", "h")) for row in drawn
     ] == list(table.rows)
-    given = {(name, p.network, p.test): p for name, points in ESTIMATES.items() for p in points}
-    assert len(table.rows) == len(given) == 48
+    points_by_row = {
+        (name, p.network, p.test): p for name, points in ESTIMATES.items() for p in points
+    }
+    assert len(table.rows) == len(points_by_row) == 48
     for name, network, training, test, accuracy, estimate, low, high in table.rows:
-        point = given[name, network, test]  # type: ignore[index]
+        point = points_by_row[name, network, test]  # type: ignore[index]
         assert training == "S"
         for cell, value in (
             (accuracy, point.accuracy),
@@ -126,34 +128,39 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     }
     table = shown.measure_table("b", "Table 2b", judged, ("test", "in-sample", "estimate"))
     labels = [
-        f"{what}, {held}"
-        for held in ("test", "in-sample", "estimate")
-        for what in ("1 - SSE/SST", "MAE")
+        f"{fit_measure}, {fitted_set}"
+        for fitted_set in ("test", "in-sample", "estimate")
+        for fit_measure in ("1 - SSE/SST", "MAE")
     ]
     assert table.columns == ("measure", "R2", *labels, "macro tau", "ID tau")
-    one = judged["one"]
-    mae, macro = one.fits["test"].mae, one.macro_tau
+    judgement = judged["one"]
+    mae, macro = judgement.fits["test"].mae, judgement.macro_tau
     assert table.rows[0][0] == "one" and [row[0] for row in table.rows] == ["one", "other"]
     assert table.rows[0][3] == f"{mae.value:.2f} [{mae.low:.2f}, {mae.high:.2f}]"
-    assert str(table.rows[0][7]).startswith(f"{one.fits['estimate'].mae.value:.2f} [")
+    assert str(table.rows[0][7]).startswith(f"{judgement.fits['estimate'].mae.value:.2f} [")
     assert table.rows[0][8] == f"{macro.value:.3f} [{macro.low:.3f}, {macro.high:.3f}]"
     notes = " ".join(table.notes)
     assert (
         "No micro tau: the networks have one training domain." in notes
         and "No arch tau: the networks have one arch" in notes
     )
-    told = {note.split('"')[1]: note for note in table.notes if note.startswith('"')}
-    assert "nobody has of a new domain" in told["in-sample"] and "It uses none on o" in told["test"]
+    notes_of_column = {note.split('"')[1]: note for note in table.notes if note.startswith('"')}
+    assert (
+        "nobody has of a new domain" in notes_of_column["in-sample"]
+        and "It uses none on o" in notes_of_column["test"]
+    )
 
-    parts = shown.part_table(
+    tables_by_part = shown.part_table(
         "4", "Table 4", "training regime", {"plain": judged, "augmented": judged}
     )
-    assert parts.columns[:2] == ("training regime", "measure") and parts.keys == 2
-    assert [row[:2] for row in parts.rows] == [
-        (part, name) for part in ("plain", "augmented") for name in judged
+    assert tables_by_part.columns[:2] == ("training regime", "measure") and tables_by_part.keys == 2
+    assert [row[:2] for row in tables_by_part.rows] == [
+        (regime, name) for regime in ("plain", "augmented") for name in judged
     ]
     # A number that is undefined is a dash with the reason below.
-    gap = shown.part_table("8", "Table 8", "architecture", {"CNN": {"one": one}}, ("training",))
+    gap = shown.part_table(
+        "8", "Table 8", "architecture", {"CNN": {"one": judgement}}, ("training",)
+    )
     assert gap.rows[0][2] is None and "R2: there is nothing to fit the line on." in gap.notes
     assert "networks trained on domains other than i and o" in gap.notes[0]
     lines = shown.line_table("l", "Lines", judged)
@@ -165,21 +172,26 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     assert str(lines.rows[0][5]) == table.rows[0][3] and len(lines.rows) == 6
     across = shown.across_table("7", "Table 7", judged)
     assert (
-        str(across.rows[0][1]).startswith(f"{one.across_tau.value:.3f} [")
+        str(across.rows[0][1]).startswith(f"{judgement.across_tau.value:.3f} [")
         and across.rows[0][2] == 6
     )
     parted = shown.across_table("7", "Table 7", judged, {"cnn": judged})
     assert parted.columns[2] == "of cnn" and parted.rows[0][1] == parted.rows[0][2]
-    found = {
-        name: {domain: item.tau for domain, item in by_domain(points).items()}
+    taus = {
+        name: {domain: tau.tau for domain, tau in by_domain(points).items()}
         for name, points in ESTIMATES.items()
     }
-    domains = shown.domain_table("17", "Table 17", found)
+    domains = shown.domain_table("17", "Table 17", taus)
     assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(
         domains.rows[0][1]
-    ).startswith(f"{one.id_tau.value:.3f} [")
-    for item in (table, parts, gap, lines, across, domains):
-        assert item.to_text() and item.to_latex() and item.to_csv() and json.dumps(item.to_json())
+    ).startswith(f"{judgement.id_tau.value:.3f} [")
+    for printed_table in (table, tables_by_part, gap, lines, across, domains):
+        assert (
+            printed_table.to_text()
+            and printed_table.to_latex()
+            and printed_table.to_csv()
+            and json.dumps(printed_table.to_json())
+        )
 
 
 def test_arch_tau_is_a_column_where_it_is_defined() -> None:
@@ -213,16 +225,19 @@ def test_the_tidy_table_has_every_number() -> None:
 
 def test_tables_of_comparisons_and_of_coverage() -> None:
     base = ESTIMATES["one"]
-    others = {"worse": [replace(p, value=min(1.0, p.value + 0.15)) for p in base], "same": base}
-    found = comparisons(base, others)
-    table = shown.comparison_table("c", "Compared", "one", found)
-    mae = found["worse"].mae
+    other_measures = {
+        "worse": [replace(p, value=min(1.0, p.value + 0.15)) for p in base],
+        "same": base,
+    }
+    compared_measures = comparisons(base, other_measures)
+    table = shown.comparison_table("c", "Compared", "one", compared_measures)
+    mae = compared_measures["worse"].mae
     assert mae is not None and mae.low is not None and mae.high is not None
     assert table.rows[0][:4] == (
         "worse",
         f"{mae.mean:+.2f} [{mae.low:+.2f}, {mae.high:+.2f}]",
         mae.p,
-        found["worse"].mae_holm,
+        compared_measures["worse"].mae_holm,
     )
     assert table.rows[1][2:4] == (None, None) and "Differences to one" in table.notes[0]
     covered = coverage(base)

@@ -20,7 +20,12 @@ from crosswind.reports.charts import FORMATS
 from crosswind.studies.store import Store
 
 BROWSER = next(
-    (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
+    (
+        browser_path
+        for name in ("chromium", "chromium-browser")
+        if (browser_path := shutil.which(name))
+    ),
+    None,
 )
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
 
@@ -96,21 +101,21 @@ def look(
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(60_000)
-    told: list[str] = []
-    page.on("console", lambda message: told.append(f"console {message.type}: {message.text}"))
-    page.on("pageerror", lambda error: told.append(f"error: {error}"))
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
     address = (store / "report.html").resolve().as_uri()
     page.on(
         "request",
         lambda request: (
             None
             if request.url.startswith((address, "data:", "blob:"))
-            else told.append(request.url)
+            else complaints.append(request.url)
         ),
     )
     page.goto(address)
     page.wait_for_function("document.documentElement.dataset.drawing === 'no'")
-    return page, told
+    return page, complaints
 
 
 def open_groups(page: Any) -> None:
@@ -124,11 +129,11 @@ def open_groups(page: Any) -> None:
 
 def figures_of(store: Path) -> dict[str, Any]:
     text = (store / "report.html").read_text(encoding="utf-8")
-    found = re.search(
+    figures_json = re.search(
         r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL
     )
-    assert found
-    return dict(json.loads(found.group(1))["figures"])
+    assert figures_json
+    return dict(json.loads(figures_json.group(1))["figures"])
 
 
 @needs_browser
@@ -137,11 +142,11 @@ def figures_of(store: Path) -> dict[str, Any]:
 def test_every_figure_is_drawn_without_a_word_on_the_console(
     browser: Any, store: Path, width: int, scheme: str
 ) -> None:
-    page, told = look(browser, store, width, scheme)
+    page, complaints = look(browser, store, width, scheme)
     open_groups(page)
     assert page.locator("[data-figure]").count() == FIGURES
     assert page.locator("[data-figure].drawn svg").count() == FIGURES
-    assert told == []
+    assert complaints == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width, (
         "the page must not scroll sideways"
     )
@@ -169,11 +174,12 @@ def test_axe_finds_nothing(browser: Any, store: Path, width: int, scheme: str) -
     page.goto((store / "report.html").resolve().as_uri())
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     open_groups(page)
-    told = Axe().run(page).response
+    axe_report = Axe().run(page).response
     assert [
-        (violation["id"], violation["nodes"][0]["html"][:120]) for violation in told["violations"]
+        (violation["id"], violation["nodes"][0]["html"][:120])
+        for violation in axe_report["violations"]
     ] == []
-    assert len(told["passes"]) > 20
+    assert len(axe_report["passes"]) > 20
     context.close()
 
 
@@ -221,10 +227,10 @@ def test_the_keyboard_reaches_everything(browser: Any, store: Path) -> None:
 @needs_browser
 def test_every_figure_has_words_and_numbers(browser: Any, store: Path) -> None:
     page, _ = look(browser, store)
-    places = page.locator("[data-figure]")
-    for i in range(places.count()):
-        assert places.nth(i).get_attribute("role") == "img"
-        assert len(places.nth(i).get_attribute("aria-label") or "") > 40
+    figures = page.locator("[data-figure]")
+    for i in range(figures.count()):
+        assert figures.nth(i).get_attribute("role") == "img"
+        assert len(figures.nth(i).get_attribute("aria-label") or "") > 40
     assert (
         page.locator("figure.plot:has(details.numbers table)").count() == FIGURES - 1
     )  # the table of times stands open below it
@@ -244,8 +250,8 @@ def test_the_figures_hold_the_numbers_of_the_store(store: Path) -> None:
             "accuracy"
         ]
     drawn = {
-        name.split("-")[0]: item["spec"]["datasets"]
-        for name, item in figures_of(store).items()
+        name.split("-")[0]: named_figure["spec"]["datasets"]
+        for name, named_figure in figures_of(store).items()
         if not name.startswith("shift")
     }
     assert len(drawn["seeds"]["rows"]) == len(rows) == 13
@@ -261,9 +267,9 @@ def test_the_figures_hold_the_numbers_of_the_store(store: Path) -> None:
             summary(list(by_method[cell["s"], "groupdro"].values())).mean, abs=1e-6
         )
         assert cell["x"] == difference.excludes_zero
-    cells = next(item for name, item in figures_of(store).items() if name.endswith("-sc"))["spec"][
-        "datasets"
-    ]["d0"]
+    cells = next(figure for name, figure in figures_of(store).items() if name.endswith("-sc"))[
+        "spec"
+    ]["datasets"]["d0"]
     assert sum(cell["r"] for cell in cells) == 436
     assert sum(cell["p"] for cell in cells) == pytest.approx(436 / 1.15, abs=0.5), (
         "the rest are counterexamples, which weights do not plan"
@@ -284,9 +290,11 @@ def test_a_page_that_cannot_be_written_does_not_take_the_tables(
     target = tmp_path / "folder"
     target.mkdir()
     assert _status(["report", str(store), "--page", str(target)]) == 2
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        "Accuracy in % on test" in said.out and "--page" in said.err and "Traceback" not in said.err
+        "Accuracy in % on test" in printed.out
+        and "--page" in printed.err
+        and "Traceback" not in printed.err
     )
 
 
@@ -304,9 +312,9 @@ def test_the_first_screen_holds_question_answer_picture_and_next_step(
     )
     page = context.new_page()
     page.goto((store / "report.html").resolve().as_uri())
-    for part in (".question", ".said", ".next", "figure.answer caption", ".picture .strip"):
-        box = page.locator(part).first.bounding_box()
-        assert box is not None and box["y"] + box["height"] <= height, part
+    for selector in (".question", ".said", ".next", "figure.answer caption", ".picture .strip"):
+        box = page.locator(selector).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= height, selector
     assert (
         page.locator("nav.sections").bounding_box()["y"]
         > page.locator("figure.answer").first.bounding_box()["y"]
@@ -351,7 +359,7 @@ def test_a_term_says_what_it_means_on_hover_focus_and_tap(browser: Any, store: P
 
 @needs_browser
 def test_tables_sort_and_filter_and_a_number_leads_to_its_runs(browser: Any, store: Path) -> None:
-    page, told = look(browser, store)
+    page, complaints = look(browser, store)
     table = page.locator('table[data-table^="accuracy-"]').first
     table.evaluate("(one) => { one.closest('details.numbers').open = true; }")
     table.scroll_into_view_if_needed()
@@ -368,7 +376,7 @@ def test_tables_sort_and_filter_and_a_number_leads_to_its_runs(browser: Any, sto
             if (run["labels"]["method"], run["labels"]["shift"])
             == (row.strip(" †"), shift.strip(" ↕"))
         }
-    assert {one.locator("td").last.inner_text() for one in shown} == keys and keys
+    assert {run_row.locator("td").last.inner_text() for run_row in shown} == keys and keys
     field = page.locator("label.filter input").last
     heads = [head.inner_text() for head in runs.locator("thead th").all()]
     column = next(i for i, head in enumerate(heads) if head.startswith("accuracy"))
@@ -388,7 +396,7 @@ def test_tables_sort_and_filter_and_a_number_leads_to_its_runs(browser: Any, sto
         assert len(values) == 13
         assert values == sorted(values, reverse=direction == "descending")
         assert runs.locator("thead th").nth(column).get_attribute("aria-sort") == direction
-    assert told == []
+    assert complaints == []
     page.context.close()
 
 
@@ -455,14 +463,16 @@ def test_text_json_notebook_and_page_hold_the_same_findings(store: Path, capsys:
     sentences = [answer["question"], *answer["sentences"], answer["certainty"], answer["next_step"]]
     for heading, listed in by_heading.items():
         # What the answer says already stands once; then its heading has nothing to head.
-        unsaid = [one for one in listed if one not in " ".join(answer["sentences"])]
+        unsaid = [sentence for sentence in listed if sentence not in " ".join(answer["sentences"])]
         sentences += [*([heading] if unsaid else []), *listed]
     assert len(sentences) > 15
     on_page_as_a_table = set(by_heading["Claims"])
     for sentence in sentences:
-        said = " ".join(sentence.split())
-        assert said.removesuffix(".") in printed and said.removesuffix(".") in notebook, said
-        assert sentence in on_page_as_a_table or said in page, said
+        one_line = " ".join(sentence.split())
+        assert one_line.removesuffix(".") in printed and one_line.removesuffix(".") in notebook, (
+            one_line
+        )
+        assert sentence in on_page_as_a_table or one_line in page, one_line
     claims = {claim["text"] for claim in record.resolved["claims"]}
     assert claims and all(f"{text} (claim " in page for text in claims)
 
@@ -501,7 +511,8 @@ def test_a_store_of_20000_runs_makes_a_page_that_opens(
     seconds = time.perf_counter() - started
     size = (folder / "report.html").stat().st_size
     times = {
-        words: round(found, 1) for words, found in opened(folder / "report.html", browser).items()
+        words: round(seconds_taken, 1)
+        for words, seconds_taken in opened(folder / "report.html", browser).items()
     }
     with capsys.disabled():
         print(f"\nreport {seconds:.1f} s, page {size / 1e6:.1f} MB, {times}")

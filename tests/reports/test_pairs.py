@@ -74,51 +74,62 @@ def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_tra
     out: Path, record: StudyRecord
 ) -> None:
     assert record.behind.left_out == []
-    (item,) = (answer for answer in record.behind.answers if answer.apart is not None)
-    assert item.shift == "N" and item.apart is not None
-    assert (item.apart.label, item.apart.environment) == ("digit", "environment")
+    (noisy_answer,) = (answer for answer in record.behind.answers if answer.apart is not None)
+    assert noisy_answer.shift == "N" and noisy_answer.apart is not None
+    assert (noisy_answer.apart.label, noisy_answer.apart.environment) == ("digit", "environment")
     names = [str(digit) for digit in range(10)]
-    assert item.apart.seen == {(name, "clean") for name in names} | {
+    assert noisy_answer.apart.seen == {(name, "clean") for name in names} | {
         (str(digit), "noise") for digit in range(3, 7)
     }
     with Store.open(out) as store:
         keys = [run["key"] for run in store.runs("apart") if run["labels"]["shift"] == "N"]
-        said = [run_predictions(store, key)["last"]["test"] for key in keys]
-        results = [
+        predictions = [run_predictions(store, key)["last"]["test"] for key in keys]
+        test_metrics = [
             row["metrics"]
             for row in store.results("apart")
             if (row["shift"], row["set"], row["rule"]) == ("N", "test", "last")
         ]
-    assert len(said) == len(results) == 2
-    right = np.stack([one.answer == one.label for one in said])
-    place = said[0].group % 3  # groups are digit x environment
+    assert len(predictions) == len(test_metrics) == 2
+    right = np.stack([predicted.answer == predicted.label for predicted in predictions])
+    environment = predictions[0].group % 3  # groups are digit x environment
     for digit in range(10):
         for code, value in enumerate(("clean", "noise", "dark")):
-            inside = (said[0].label == digit) & (place == code)
-            assert item.apart.cells[str(digit), value] == (
+            inside = (predictions[0].label == digit) & (environment == code)
+            assert noisy_answer.apart.cells[str(digit), value] == (
                 pytest.approx(right[:, inside].mean()),
                 10,
             )
-    (measure,) = item.apart.measures.values()
-    shown = np.isin(said[0].label, range(3, 7))
-    seen, unseen = (float(right[:, (place == 1) & side].mean()) for side in (shown, ~shown))
-    assert (measure.seen, measure.unseen) == (pytest.approx(seen), pytest.approx(unseen))
+    (measure,) = noisy_answer.apart.measures.values()
+    shown = np.isin(predictions[0].label, range(3, 7))
+    seen_accuracy, unseen_accuracy = (
+        float(right[:, (environment == 1) & side].mean()) for side in (shown, ~shown)
+    )
+    assert (measure.seen, measure.unseen) == (
+        pytest.approx(seen_accuracy),
+        pytest.approx(unseen_accuracy),
+    )
     assert (
-        measure.rho == pytest.approx(rho(seen, unseen))
+        measure.rho == pytest.approx(rho(seen_accuracy, unseen_accuracy))
         and measure.low is not None
         and measure.low <= measure.rho
     )
-    assert np.mean([metrics["seen_accuracy"] for metrics in results]) == pytest.approx(seen)
-    assert np.mean([metrics["unseen_accuracy"] for metrics in results]) == pytest.approx(unseen)
-    assert all(metrics["environments"]["environment=noise"]["n_seen"] == 40 for metrics in results)
-    assert seen > unseen  # a corruption of some classes is what tells them
+    assert np.mean([metrics["seen_accuracy"] for metrics in test_metrics]) == pytest.approx(
+        seen_accuracy
+    )
+    assert np.mean([metrics["unseen_accuracy"] for metrics in test_metrics]) == pytest.approx(
+        unseen_accuracy
+    )
+    assert all(
+        metrics["environments"]["environment=noise"]["n_seen"] == 40 for metrics in test_metrics
+    )
+    assert seen_accuracy > unseen_accuracy  # a corruption of some classes is what tells them
 
 
 def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
-    items = [answer for answer in record.behind.answers if answer.apart is not None]
-    made = row_figures.apart(items)
-    assert made is not None
-    figure, table = made
+    pair_answers = [answer for answer in record.behind.answers if answer.apart is not None]
+    figure_and_table = row_figures.apart(pair_answers)
+    assert figure_and_table is not None
+    figure, table = figure_and_table
     rows = figure.spec["datasets"]["rows"]
     assert len(rows) == 30 and sum(row["s"] for row in rows) == 14
     assert [row["y"] for row in rows][::3][:4] == [
@@ -132,7 +143,7 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
     assert (
         "Systematic robustness under N" in page and "Systematic robustness under none" not in page
     )
-    assert [row[1] for row in row_figures.rhos(items).rows] == ["environment=noise"]
+    assert [row[1] for row in row_figures.rhos(pair_answers).rows] == ["environment=noise"]
     titles = [table.title for table in record.text_tables()]
     for word in ("Accuracy on seen pairs", "Accuracy on unseen pairs", "Systematic robustness rho"):
         assert any(title.startswith(word) for title in titles), titles
@@ -141,21 +152,21 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
 def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
     """A row a method, a column an environment; a mean that lacks one is undefined, and so is the
     row of the network before."""
-    (item,) = (answer for answer in record.behind.answers if answer.apart is not None)
-    assert item.apart is not None and row_figures.rho_by_environment([item]) == []
-    (measure,) = item.apart.measures.values()
-    told = {
+    (noisy_answer,) = (answer for answer in record.behind.answers if answer.apart is not None)
+    assert noisy_answer.apart is not None and row_figures.rho_by_environment([noisy_answer]) == []
+    (measure,) = noisy_answer.apart.measures.values()
+    measures_by_method = {
         "a": {"environment=noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
         "b": {"environment=noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
     }
-    items = [
-        item._replace(method=name, pairs=item.apart._replace(measures=measures))
-        for name, measures in told.items()
+    method_answers = [
+        noisy_answer._replace(method=name, pairs=noisy_answer.apart._replace(measures=measures))
+        for name, measures in measures_by_method.items()
     ]
-    (table,) = row_figures.rho_by_environment(items)
+    (table,) = row_figures.rho_by_environment(method_answers)
     assert table.columns == ("method", "noise", "dark", "mean")
     assert list(table.rows) == [("a", 0.25, 0.75, 0.5), ("b", 0.5, None, None)]
-    assert row_figures.rho_by_environment(items, "a") == []
+    assert row_figures.rho_by_environment(method_answers, "a") == []
 
 
 def test_many_classes_stand_together_by_where_they_are_seen() -> None:
@@ -183,29 +194,31 @@ def test_many_classes_stand_together_by_where_they_are_seen() -> None:
         )
         for name in ("y", "a")
     }
-    made = apart(("y", "a"), columns, np.ones((1, len(order)), bool), test, order, split)
-    assert made is not None
+    pair_cells = apart(("y", "a"), columns, np.ones((1, len(order)), bool), test, order, split)
+    assert pair_cells is not None
     # A reference that is right in every fourth row: equation 1 with its accuracy on all classes of
     # the environment taken off.
-    quarter = made._replace(right=(order % 4 == 0)[None])
-    shown = np.asarray(made.groups[1])[made.groups[0]]
-    told = quarter._replace(right=(shown | (order % 2 == 0))[None]).beside(quarter)
-    assert set(told) == {"a=a1", "a=a2"}
-    for name, one in told.items():
+    quarter = pair_cells._replace(right=(order % 4 == 0)[None])
+    shown = np.asarray(pair_cells.groups[1])[pair_cells.groups[0]]
+    beside_quarter = quarter._replace(right=(shown | (order % 2 == 0))[None]).beside(quarter)
+    assert set(beside_quarter) == {"a=a1", "a=a2"}
+    for name, measure in beside_quarter.items():
         inside = columns["a"][0] == int(name[-1])
         assert (
-            one.reference == pytest.approx((order[inside] % 4 == 0).mean())
-            and 0.1 < one.reference < 0.4
+            measure.reference == pytest.approx((order[inside] % 4 == 0).mean())
+            and 0.1 < measure.reference < 0.4
         )
         assert (
-            one.seen == 1 and one.rho == rho(one.seen, one.unseen, one.reference) and one.rho < 0.6
+            measure.seen == 1
+            and measure.rho == rho(measure.seen, measure.unseen, measure.reference)
+            and measure.rho < 0.6
         )
-    assert {name for name, _ in made.cells} == {
+    assert {name for name, _ in pair_cells.cells} == {
         "a1 (10 classes)",
         "a2 (20 classes)",
         "no other (10 classes)",
     }
     assert (
-        made.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")}
-        and ("a1 (10 classes)", "a2") not in made.seen
+        pair_cells.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")}
+        and ("a1 (10 classes)", "a2") not in pair_cells.seen
     )

@@ -53,8 +53,8 @@ def results(
         (m, k, s) for m in resolved["models"] for k in resolved["methods"] for s in range(seeds)
     ):
         skill = random.uniform(0, 0.3)
-        for place, name in enumerate(resolved["sets"]):
-            accuracy = 0.6 + skill - 0.1 * place
+        for set_number, name in enumerate(resolved["sets"]):
+            accuracy = 0.6 + skill - 0.1 * set_number
             metrics: dict[str, Any] = {"role": "test", "accuracy": accuracy, "n": 100}
             metrics["fitted"] = f"{model}, {method}, seed {seed}" not in missed
             for label, noise in (
@@ -63,11 +63,13 @@ def results(
                 ("ni-erase", 0.3),
             ):
                 measure = {"measure": accuracy + random.normal(0, noise)}
-                measure["entropy_rise"] = 0.02 + 0.2 * (label == "ni-erase") + 0.01 * place
+                measure["entropy_rise"] = 0.02 + 0.2 * (label == "ni-erase") + 0.01 * set_number
                 metrics |= estimate_metrics(label, measure, accuracy)
-            told = float(np.clip(0.9 - accuracy / 2 + random.normal(0, 0.01), 0, 1))
+            estimate = float(np.clip(0.9 - accuracy / 2 + random.normal(0, 0.01), 0, 1))
             metrics |= estimate_metrics(
-                "atc-mc", {"accuracy": told, "low": told - 0.1, "high": told + 0.1}, accuracy
+                "atc-mc",
+                {"accuracy": estimate, "low": estimate - 0.1, "high": estimate + 0.1},
+                accuracy,
             )
             run = {
                 "study": "s",
@@ -118,9 +120,9 @@ def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
         {"ni-randaugment": 0.04, "ne-randaugment": 0.04, "ni-erase": 0.24}
     ), "places 1, 2 and 3"
     assert {pool.methods[name] for name in pool.methods} == {"erm", "flip-crop"}
-    told = {(p.network, p.test): p for p in pool.values["atc-mc"]}["small, erm, seed 0", "usps"]
-    assert told.low == pytest.approx(told.value - 0.1) and told.high == pytest.approx(
-        told.value + 0.1
+    estimate = {(p.network, p.test): p for p in pool.values["atc-mc"]}["small, erm, seed 0", "usps"]
+    assert estimate.low == pytest.approx(estimate.value - 0.1) and estimate.high == pytest.approx(
+        estimate.value + 0.1
     )
     shown = pool.shown()
     assert len(shown["atc-mc"]) == 44 and len(shown["ni-randaugment"]) == 33, (
@@ -162,31 +164,33 @@ def test_over_draws_of_one_domain_no_claim_is_judged() -> None:
         for name, total in (("ten", 10), ("many", 900))
     }
     resolved = {**RESOLVED, "sets": {"test": SETS["test"], **sets}}
-    (item,) = record(results(resolved), resolved).pools
+    (judged_pool,) = record(results(resolved), resolved).pools
     assert (
-        item.pool.again == ["ten", "many"] and item.decisions == [] and item.tables["claims"] == []
+        judged_pool.pool.again == ["ten", "many"]
+        and judged_pool.decisions == []
+        and judged_pool.tables["claims"] == []
     )
-    assert any("The sets ten, many are draws of one domain" in text for text in item.intro())
+    assert any("The sets ten, many are draws of one domain" in text for text in judged_pool.intro())
     assert record(results()).pools[0].pool.again == [] and record(results()).pools[0].decisions
 
 
 def test_few_networks_are_no_pool_and_one_is_judged_over_domains() -> None:
-    one = {**RESOLVED, "models": {"small": {"model": "cnn"}}, "methods": {"erm": {}}}
-    study = record(results(one, seeds=1), one)
-    (item,) = study.pools
-    assert not item.pool.judged and list(item.tables) == ["one network"]
-    (table,) = item.tables["one network"]
+    small_study = {**RESOLVED, "models": {"small": {"model": "cnn"}}, "methods": {"erm": {}}}
+    study = record(results(small_study, seeds=1), small_study)
+    (judged_pool,) = study.pools
+    assert not judged_pool.pool.judged and list(judged_pool.tables) == ["one network"]
+    (table,) = judged_pool.tables["one network"]
     assert table.rows[0][0] == "ni-randaugment" and table.rows[0][1:] == ("1.000", 1)
     assert "no interval from 1 networks." in table.notes
-    two = {**one, "sets": {name: SETS[name] for name in ("test", "noise")}}
-    assert record(results(two), two).pools == []
+    two_domains = {**small_study, "sets": {name: SETS[name] for name in ("test", "noise")}}
+    assert record(results(two_domains), two_domains).pools == []
     none = {**RESOLVED, "estimators": {}}
     assert record(results(none), none).pools == []
 
 
 def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     study = record(results())
-    (item,) = study.pools
+    (judged_pool,) = study.pools
     section = pools(study)
     assert [group.title for group in section.groups] == [
         "the pool",
@@ -225,7 +229,7 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     assert tested[0][1] == "holds" and "ni-randaugment less that of atc-mc" in tested[0][2]
     (words,) = first.lists
     assert [sentence.split(",")[0] for sentence in words[1]] == [f"Claim {i}" for i in (1, 2, 3, 4)]
-    direct = judge(item.pool.values["atc-mc"], estimates=True)
+    direct = judge(judged_pool.pool.values["atc-mc"], estimates=True)
     row = next(row for row in measures.rows if row[0] == "atc-mc")
     assert str(row[1]).startswith(f"{direct.fits['test'].r2.value:.3f} [")
     tables = {table.name: table for group in section.groups for table in group.tables}
@@ -241,23 +245,23 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     assert tables["pool-mnist-tau"].columns == ("measure", "mnist", "noise", "usps", "fog")
     assert [row[0] for row in tables["pool-mnist-methods"].rows] == ["erm"] * 4 + ["flip-crop"] * 4
     assert [row[0] for row in tables["pool-mnist-architectures"].rows] == ["cnn"] * 4 + ["nin"] * 4
-    points = item.pool.values["ni-erase"]
+    points = judged_pool.pool.values["ni-erase"]
     for name, column, mine, apart in (
         ("architectures", "nin", [p for p in points if p.architecture == "nin"], True),
         (
             "methods",
             "flip-crop",
-            [p for p in points if item.pool.methods[p.network] == "flip-crop"],
+            [p for p in points if judged_pool.pool.methods[p.network] == "flip-crop"],
             False,
         ),
     ):
         alone = judge(mine, by_architecture=apart).macro_tau
-        (told,) = (
+        (printed_row,) = (
             row for row in tables[f"pool-mnist-{name}"].rows if row[:2] == (column, "ni-erase")
         )
         assert any(
             str(cell).startswith(f"{alone.value:.3f} ") or cell == f"{alone.value:.3f}"
-            for cell in told[6:8]
+            for cell in printed_row[6:8]
         ), name
     (form,) = (table for name, table in tables.items() if "forms" in name)
     assert [row[0] for row in form.rows] == ["ne-randaugment"]
@@ -273,7 +277,7 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         assert text in page
     tested, numbers = study.number_tables(every=True)[-2:]
     assert tested.name == "pool-mnist-claims" and [
-        item.name for item in study.number_tables(every=False)
+        number_table.name for number_table in study.number_tables(every=False)
     ] == ["numbers"]
     assert (
         numbers.name == "pool-mnist-numbers"
@@ -285,29 +289,29 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
 def test_networks_that_all_reached_it_are_said_so_and_without_a_criterion_nothing_is() -> None:
     assert "All networks reached it." in record(results(missed=())).pools[0].intro()[1]
     free = {**RESOLVED, "training": {}}
-    told = record(
+    free_record = record(
         [
             {**row, "metrics": {k: v for k, v in row["metrics"].items() if k != "fitted"}}
             for row in results(free)
         ],
         free,
     )
-    assert len(told.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(
-        told.pools[0].intro()
+    assert len(free_record.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(
+        free_record.pools[0].intro()
     )
 
 
 def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
-    own: dict[str, Any] = {
+    own_criterion: dict[str, Any] = {
         **RESOLVED,
         "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": 0.8}}},
     }
     assert (
         "when 99% (of 6 networks), 80% (of 6 networks) of the training rows"
-        in record(results(own, missed=()), own).pools[0].intro()[1]
+        in record(results(own_criterion, missed=()), own_criterion).pools[0].intro()[1]
     )
     free = {
-        **own,
+        **own_criterion,
         "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": None}}},
     }
     for missed, words in (
@@ -318,6 +322,6 @@ def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
         for row in rows:
             if row["method"] == "flip-crop":
                 del row["metrics"]["fitted"]
-        told = record(rows, free).pools[0].intro()[1]
-        assert words in told and told.endswith("The other 6 networks had no such criterion.")
-        assert told.startswith("Training stopped when 99% of the training rows")
+        intro = record(rows, free).pools[0].intro()[1]
+        assert words in intro and intro.endswith("The other 6 networks had no such criterion.")
+        assert intro.startswith("Training stopped when 99% of the training rows")

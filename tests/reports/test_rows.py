@@ -93,28 +93,38 @@ def test_answers_are_those_of_the_predictions(out: Path, record: StudyRecord) ->
     digits = cw.load("digits", size=8)
     base = {int(row): i for i, row in enumerate(digits.row_ids(np.arange(digits.n_rows)))}
     column = {name: digits.attribute(name).values for name in ("half", "ink", "background")}
-    assert [(item.shift, item.method) for item in record.behind.answers] == [
+    assert [(answers.shift, answers.method) for answers in record.behind.answers] == [
         (shift, method) for shift in ("none", "SC") for method in ("erm", "groupdro")
     ]
-    for item in record.behind.answers:
-        said = answered(out, item.shift, item.method)
-        assert item.seeds == len(said) == 3
+    for answers in record.behind.answers:
+        predictions = answered(out, answers.shift, answers.method)
+        assert answers.seeds == len(predictions) == 3
         for truth, true_name in enumerate(("0-4", "5-9")):
             for answer, name in enumerate(("0-4", "5-9")):
-                shares = [float((one.answer[one.label == truth] == answer).mean()) for one in said]
-                assert item.confusion[true_name, name] == pytest.approx(np.mean(shares))
-        assert list(item.cells) == [("half", "ink"), ("half", "background"), ("ink", "background")]
-        for (first, second), cells in item.cells.items():
-            found: dict[tuple[str, str], list[float]] = {}
-            for one in said:
-                for i, row in enumerate(one.ids):
+                shares = [
+                    float((predicted.answer[predicted.label == truth] == answer).mean())
+                    for predicted in predictions
+                ]
+                assert answers.confusion[true_name, name] == pytest.approx(np.mean(shares))
+        assert list(answers.cells) == [
+            ("half", "ink"),
+            ("half", "background"),
+            ("ink", "background"),
+        ]
+        for (first, second), cells in answers.cells.items():
+            rights: dict[tuple[str, str], list[float]] = {}
+            for predicted in predictions:
+                for i, row in enumerate(predicted.ids):
                     codes = [
                         int(digits.table.column(name)[base[int(row)]]) for name in (first, second)
                     ]
                     pair = (column[first][codes[0]], column[second][codes[1]])
-                    found.setdefault(pair, []).append(float(one.answer[i] == one.label[i]))
+                    rights.setdefault(pair, []).append(
+                        float(predicted.answer[i] == predicted.label[i])
+                    )
             assert {
-                pair: (pytest.approx(np.mean(some)), len(some) // 3) for pair, some in found.items()
+                pair: (pytest.approx(np.mean(right)), len(right) // 3)
+                for pair, right in rights.items()
             } == dict(cells)
 
 
@@ -122,26 +132,32 @@ def test_the_rows_shown_are_those_wrong_most_often_and_look_as_they_are(
     out: Path, record: StudyRecord
 ) -> None:
     digits = cw.load("digits", size=8)
-    item = next(
+    answers = next(
         answer for answer in record.behind.answers if (answer.shift, answer.method) == ("SC", "erm")
     )
-    said = answered(out, "SC", "erm")
-    wrong = np.sum([(one.answer != one.label)[np.argsort(one.ids)] for one in said], axis=0)
-    group, ids = said[0].group[np.argsort(said[0].ids)], np.sort(said[0].ids)
+    predictions = answered(out, "SC", "erm")
+    wrong = np.sum(
+        [
+            (predicted.answer != predicted.label)[np.argsort(predicted.ids)]
+            for predicted in predictions
+        ],
+        axis=0,
+    )
+    group, ids = predictions[0].group[np.argsort(predictions[0].ids)], np.sort(predictions[0].ids)
     means = {code: float(wrong[group == code].mean()) for code in np.unique(group)}
     order = sorted(means, key=lambda code: -means[code])
-    assert len(item.wrong) == len(order) == 6
-    assert [100 - part.accuracy for part in item.wrong] == pytest.approx(
+    assert len(answers.wrong) == len(order) == 6
+    assert [100 - wrong_group.accuracy for wrong_group in answers.wrong] == pytest.approx(
         [100 * means[code] / 3 for code in order]
     )
-    for code, part in zip(order, item.wrong, strict=True):
-        most = sorted(wrong[group == code])[::-1][: behind_rows.PER_GROUP]
+    for code, wrong_group in zip(order, answers.wrong, strict=True):
+        most_wrong = sorted(wrong[group == code])[::-1][: behind_rows.PER_GROUP]
         assert [
             int(n)
-            for example in part.examples
+            for example in wrong_group.examples
             for n in re.findall(r"wrong in (\d) of 3", example.words)
-        ] == [n for n in most if n]
-    first = item.wrong[0].examples[0]
+        ] == [n for n in most_wrong if n]
+    first = answers.wrong[0].examples[0]
     candidates = np.flatnonzero((group == order[0]) & (wrong == wrong[group == order[0]].max()))
     pixels = np.asarray(Image.open(io.BytesIO(first.png)))
     row = int(np.flatnonzero(digits.row_ids(np.arange(digits.n_rows)) == ids[candidates[0]])[0])
@@ -155,7 +171,7 @@ def test_the_rows_shown_are_those_wrong_most_often_and_look_as_they_are(
 
 def test_examples_are_rows_of_the_sets(record: StudyRecord) -> None:
     digits = cw.load("digits", size=8)
-    seen = {
+    class_of_pixels = {
         bytes(image): code
         for image, code in zip(
             digits.inputs(np.arange(digits.n_rows)), digits.table.column("half"), strict=True
@@ -170,7 +186,10 @@ def test_examples_are_rows_of_the_sets(record: StudyRecord) -> None:
                 assert len(examples) == behind_rows.PER_CLASS
                 for example in examples:
                     shown += 1
-                    assert seen[np.asarray(Image.open(io.BytesIO(example.png))).tobytes()] == code
+                    assert (
+                        class_of_pixels[np.asarray(Image.open(io.BytesIO(example.png))).tobytes()]
+                        == code
+                    )
     assert shown == 2 * 2 * 2 * behind_rows.PER_CLASS
     inks = [
         example.words.split("ink ")[1].split(",")[0]
@@ -184,12 +203,14 @@ def test_curves_are_means_of_the_histories(out: Path, record: StudyRecord) -> No
     histories: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
     chosen: dict[tuple[str, str], list[int]] = {}
     with Store.open(out) as store:
-        for one in store.runs("shown"):
-            at = (one["labels"]["shift"], one["labels"]["method"])
+        for listed_run in store.runs("shown"):
+            pair = (listed_run["labels"]["shift"], listed_run["labels"]["method"])
             fit = next(
-                need for need in store.run(one["key"])["needs"] if store.run(need)["kind"] == "fit"
+                need
+                for need in store.run(listed_run["key"])["needs"]
+                if store.run(need)["kind"] == "fit"
             )
-            histories.setdefault(at, []).append(
+            histories.setdefault(pair, []).append(
                 json.loads((artifact_folder(store.out, fit) / "history.json").read_text())
             )
         for row in store.results("shown"):
@@ -199,22 +220,28 @@ def test_curves_are_means_of_the_histories(out: Path, record: StudyRecord) -> No
                 )
     assert len(record.behind.curves) == len(histories) == 4
     for curve in record.behind.curves:
-        at = (curve.shift, curve.method)
+        pair = (curve.shift, curve.method)
         steps = [
             [entry["validation"]["validation"]["accuracy"] for entry in history]
-            for history in histories[at]
+            for history in histories[pair]
         ]
         assert list(curve.accuracy) == [4, 8, 12] and list(
             curve.accuracy.values()
         ) == pytest.approx(np.mean(steps, axis=0))
-        assert {step: chosen[at].count(step) for step in set(chosen[at])} == curve.chosen["best-id"]
+        assert {step: chosen[pair].count(step) for step in set(chosen[pair])} == curve.chosen[
+            "best-id"
+        ]
         assert curve.chosen["last"] == {12: 3}
 
 
 def test_the_page_shows_them(record: StudyRecord) -> None:
     page = study_page([record], "out")
     strips = 2 * 2 * 2 * behind_rows.PER_CLASS
-    wrong = sum(len(part.examples) for answer in record.behind.answers for part in answer.wrong)
+    wrong = sum(
+        len(wrong_group.examples)
+        for answer in record.behind.answers
+        for wrong_group in answer.wrong
+    )
     beside_names = 2 * 2 * PICTURES
     assert page.count('src="data:image/png;base64,') == beside_names + strips + wrong
     assert wrong > 20
@@ -230,26 +257,28 @@ def test_the_page_shows_them(record: StudyRecord) -> None:
 
 
 def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> None:
-    seen = 0
+    compared = 0
     for shift in ("none", "SC"):
-        items = [answer for answer in record.behind.answers if answer.shift == shift]
-        _, table = row_figures.confusion(items)  # type: ignore[misc]
+        answers = [answer for answer in record.behind.answers if answer.shift == shift]
+        _, table = row_figures.confusion(answers)  # type: ignore[misc]
         shares = {
-            (item.method, *pair): share for item in items for pair, share in item.confusion.items()
+            (method_answers.method, *pair): share
+            for method_answers in answers
+            for pair, share in method_answers.confusion.items()
         }
         assert {tuple(row[:3]): row[3] for row in table.rows} == pytest.approx(shares, abs=5e-5)
-        seen += len(shares)
-        for pair in items[0].cells:
-            _, table = row_figures.cells(items, pair)  # type: ignore[misc]
-            found = {
-                (item.method, *cell): told
-                for item in items
-                for cell, told in item.cells[pair].items()
+        compared += len(shares)
+        for pair in answers[0].cells:
+            _, table = row_figures.cells(answers, pair)  # type: ignore[misc]
+            cell_shares = {
+                (method_answers.method, *cell): share
+                for method_answers in answers
+                for cell, share in method_answers.cells[pair].items()
             }
             assert {
                 tuple(row[:3]): (pytest.approx(row[3], abs=5e-5), row[4]) for row in table.rows
-            } == found
-            seen += len(found)
+            } == cell_shares
+            compared += len(cell_shares)
     figure, table = row_figures.curves(record.behind.curves, ["none", "SC"])
     points = {
         (curve.shift, curve.method, "validation", step): value
@@ -258,7 +287,7 @@ def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> No
     }
     assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(points)
     assert sum(row[5].count("last 3") for row in table.rows) == 4 and figure.panels == 2
-    assert seen == 2 * 2 * (4 + 6 + 6 + 9) and len(points) == 2 * 2 * 3
+    assert compared == 2 * 2 * (4 + 6 + 6 + 9) and len(points) == 2 * 2 * 3
 
 
 @pytest.mark.parametrize("fault", ["predictions", "job", "history", "split"])
@@ -349,15 +378,15 @@ def test_texts_are_quoted(tmp_path: Path) -> None:
         {**study, "shifts": {"none": []}, "methods": ["erm"], "sizes": {"all": "all"}},
         tmp_path / "out",
     )
-    given = {row["text"] for row in rows}
+    written_texts = {row["text"] for row in rows}
     shown = [
         example.text
         for strip in record.behind.strips
         for _, *sets in strip.classes
-        for some in sets
-        for example in some
+        for examples in sets
+        for example in examples
     ]
-    assert len(shown) > 20 and set(shown) <= given
+    assert len(shown) > 20 and set(shown) <= written_texts
     page = study_page([record], "out")
     assert '<q dir="auto"' in page and "fine &lt;b&gt;" in page and "fine <b>" not in page
 
@@ -385,7 +414,7 @@ def test_a_derived_attribute_is_seen_in_the_pictures(tmp_path: Path) -> None:
         image[::-1, ::-1].tobytes() for image in digits.inputs(np.arange(digits.n_rows))
     }
     for _, *sets in record.behind.strips[0].classes:
-        for example in (example for some in sets for example in some):
+        for example in (example for examples in sets for example in examples):
             pixels = np.asarray(Image.open(io.BytesIO(example.png))).tobytes()
             assert pixels in (turned_round if "turn half" in example.words else upright)
 

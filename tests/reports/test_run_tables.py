@@ -20,10 +20,15 @@ SPENT = {
 }
 
 
-def cost_of(spent: dict[str, float] | None = None, **more: Any) -> dict[str, Any]:
-    whole = {**SPENT, **(spent or {})}
-    parts = {f"{part}_seconds": seconds for part, seconds in whole.items()}
-    return {**parts, "total_seconds": sum(whole.values()), "validation_seconds": 2.0, **more}
+def cost_of(spent: dict[str, float] | None = None, **fields: Any) -> dict[str, Any]:
+    all_spent = {**SPENT, **(spent or {})}
+    seconds_by_part = {f"{name}_seconds": seconds for name, seconds in all_spent.items()}
+    return {
+        **seconds_by_part,
+        "total_seconds": sum(all_spent.values()),
+        "validation_seconds": 2.0,
+        **fields,
+    }
 
 
 def run_of(
@@ -73,17 +78,17 @@ def test_shares_are_of_all_seconds_of_a_method() -> None:
 
 
 def test_the_memory_of_a_run_is_told_from_that_of_a_process() -> None:
-    (both,) = costs(
+    (of_both,) = costs(
         [
             run_of(cost_of(peak_memory_bytes=2.0**30, peak_memory_of_run=0.0)),
             run_of(cost_of(peak_memory_bytes=2.0**29, peak_memory_of_run=1.0)),
         ]
     )
-    assert both.own and both.memory == 2.0**29
+    assert of_both.own and of_both.memory == 2.0**29
     (process,) = costs([run_of(cost_of(peak_memory_bytes=2.0**30))])
     assert not process.own and process.memory == 2.0**30
     assert any("upper bound" in note for note in time_table([process]).notes)
-    assert not any("upper bound" in note for note in time_table([both]).notes)
+    assert not any("upper bound" in note for note in time_table([of_both]).notes)
 
 
 def test_runs_that_do_not_account_for_their_seconds_leave_dashes_and_no_bar() -> None:
@@ -94,9 +99,9 @@ def test_runs_that_do_not_account_for_their_seconds_leave_dashes_and_no_bar() ->
         "prepare_seconds": 1.0,
         "total_seconds": 10.0,
     }
-    (item,) = costs([run_of(old)])
-    assert not item.shares and largest_part([item]) == "" and time_bars([item]) is None
-    table = time_table([item])
+    (cost,) = costs([run_of(old)])
+    assert not cost.shares and largest_part([cost]) == "" and time_bars([cost]) is None
+    table = time_table([cost])
     assert table is not None and table.rows[0][4:14] == (
         "10.00",
         "10.00",
@@ -122,17 +127,17 @@ def test_runs_that_do_not_account_for_their_seconds_leave_dashes_and_no_bar() ->
     ],
 )
 def test_a_damaged_cost_is_shown_as_unknown(name: str, value: Any) -> None:
-    items = costs([run_of({**cost_of(), name: value})])
-    assert items[0].runs == 1
-    table = time_table(items)
+    run_costs = costs([run_of({**cost_of(), name: value})])
+    assert run_costs[0].runs == 1
+    table = time_table(run_costs)
     assert "nan" not in table.to_text() and "inf" not in table.to_text()
 
 
 def test_the_bars_are_as_long_as_the_mean() -> None:
-    items = costs(
+    run_costs = costs(
         [run_of(cost_of()), run_of(cost_of({"step": 25.0})), run_of(cost_of(), model="cnn")]
     )
-    figure = time_bars(items)
+    figure = time_bars(run_costs)
     assert figure is not None
     rows = figure.spec["datasets"]["rows"]
     assert sum(row["a"] for row in rows if row["m"] == "erm (digits, mlp)") == pytest.approx(
@@ -145,7 +150,7 @@ def test_the_bars_are_as_long_as_the_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "validation", "said"),
+    ("spent", "validation", "sentence_start"),
     [
         ({"step": 15.0}, 2.0, "Most of the time, 75%, went on training steps"),
         ({}, 2.0, "The largest part of the time, 50%, went on training steps"),
@@ -169,20 +174,22 @@ def test_the_bars_are_as_long_as_the_mean() -> None:
     ],
 )
 def test_the_sentence_names_the_largest_part(
-    spent: dict[str, float], validation: float, said: str
+    spent: dict[str, float], validation: float, sentence_start: str
 ) -> None:
-    items = costs([run_of(cost_of(spent, validation_seconds=validation))])
-    assert largest_part(items).startswith(said) and largest_part(items).endswith(".")
+    run_costs = costs([run_of(cost_of(spent, validation_seconds=validation))])
+    assert largest_part(run_costs).startswith(sentence_start) and largest_part(run_costs).endswith(
+        "."
+    )
     assert (
-        largest_part(items) in time_table(items).notes
-        and largest_part(items) not in time_table(items, sentence=False).notes
+        largest_part(run_costs) in time_table(run_costs).notes
+        and largest_part(run_costs) not in time_table(run_costs, sentence=False).notes
     )
 
 
 def test_the_sentence_weighs_methods_by_their_seconds() -> None:
-    many = [run_of(cost_of({"data": 20.0}), "erm")]
+    slow_runs = [run_of(cost_of({"data": 20.0}), "erm")]
     few = [run_of(cost_of({"step": 6.0}), "groupdro")]
-    assert "making batches" in largest_part(costs(many + few))
+    assert "making batches" in largest_part(costs(slow_runs + few))
     assert largest_part([]) == ""
 
 
@@ -228,8 +235,8 @@ def test_what_methods_did_is_a_row_a_measure_over_runs() -> None:
     ]
     table = action_table(arrange(rows))
     assert table is not None and table.columns[-5:] == ("measured", "runs", "mean", "least", "most")
-    told = {(cells[4], cells[5]): cells[6:] for cells in table.rows}
-    assert told == {
+    cells_by_measure = {(cells[4], cells[5]): cells[6:] for cells in table.rows}
+    assert cells_by_measure == {
         ("irm", "own share of the loss, the largest seen, %"): (2, "50", "25", "75"),
         ("irm", "steps looked at"): (2, "2", "2", "2"),
         ("own", "pulled"): (1, "3.5", "3.5", "3.5"),

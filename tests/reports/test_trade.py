@@ -102,45 +102,46 @@ def labelled(out: Path) -> list[tuple[dict[str, Any], str]]:
 
 
 def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: StudyRecord) -> None:
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    pairs_by_run: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with Store.open(out) as store:
         for labels, key in labelled(out):
-            said = run_predictions(store, key)["best-id"]["test"]
+            predictions = run_predictions(store, key)["best-id"]["test"]
             right, noisy, shown = (
-                said.answer == said.label,
-                said.group % 2 == 1,
-                np.isin(said.label, range(3, 7)),
+                predictions.answer == predictions.label,
+                predictions.group % 2 == 1,
+                np.isin(predictions.label, range(3, 7)),
             )
             pair = (float(right[noisy & shown].mean()), float(right[noisy & ~shown].mean()))
-            found.setdefault((labels["shift"], labels["method"]), []).append(pair)
+            pairs_by_run.setdefault((labels["shift"], labels["method"]), []).append(pair)
     answers = record.behind.answers
-    items, others = (
-        [answer for answer in answers if (answer.shift == "N") == own] for own in (True, False)
+    noisy_answers, other_answers = (
+        [answer for answer in answers if (answer.shift == "N") == is_noisy]
+        for is_noisy in (True, False)
     )
     rates = _rates(
-        {name: item for name, item in record.resolved["methods"].items() if name != "start"}
+        {name: entry for name, entry in record.resolved["methods"].items() if name != "start"}
     )
     assert rates == {"slow": 0.001, "fast": 0.02}
-    ((figure, table),) = row_figures.trade(items, others, "start", rates)
+    ((figure, table),) = row_figures.trade(noisy_answers, other_answers, "start", rates)
     rows = figure.spec["datasets"]["rows"]
-    assert len(rows) == len(found) == 7 and {row["g"] for row in rows} == {
+    assert len(rows) == len(pairs_by_run) == 7 and {row["g"] for row in rows} == {
         "before fine-tuning",
         "N (some classes)",
         "noise-all (every class)",
         "none (no class)",
     }
     for row in rows:
-        seen, unseen = zip(*found[row["s"], row["m"]], strict=True)
-        for key, values in (("y", seen), ("x", unseen)):
-            told = summary(values)
+        seen_accuracies, unseen_accuracies = zip(*pairs_by_run[row["s"], row["m"]], strict=True)
+        for key, values in (("y", seen_accuracies), ("x", unseen_accuracies)):
+            interval = summary(values)
             assert (
-                row[key] == pytest.approx(told.mean, abs=1e-4)
-                and told.low is not None
-                and told.high is not None
+                row[key] == pytest.approx(interval.mean, abs=1e-4)
+                and interval.low is not None
+                and interval.high is not None
             )
             assert (row[f"{key}0"], row[f"{key}1"]) == (
-                pytest.approx(max(0, told.low), abs=1e-4),
-                pytest.approx(min(1, told.high), abs=1e-4),
+                pytest.approx(max(0, interval.low), abs=1e-4),
+                pytest.approx(min(1, interval.high), abs=1e-4),
             )
     assert [row["t"] for row in rows if row["s"] == "none"] == ["0.001", "0.02"]
     assert [(row[0], row[3], row[5]) for row in table.rows] == [
@@ -156,11 +157,11 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
 def test_methods_that_differ_in_more_than_the_rate_are_not_joined(record: StudyRecord) -> None:
     assert _rates({"a": {"training": {"lr": 0.1}}, "b": {"training": {"lr": 0.2}}}) == {}
     assert _rates({"a": {"method": "erm", "training": {"lr": 0.1}}, "b": {"method": "erm"}}) == {}
-    items = [answer for answer in record.behind.answers if answer.shift == "N"]
-    others = [
-        item._replace(shift="M") for item in items
+    noisy_answers = [answer for answer in record.behind.answers if answer.shift == "N"]
+    moved_answers = [
+        answer._replace(shift="M") for answer in noisy_answers
     ]  # a shift that shows some classes too has a figure of its own
-    ((figure, _),) = row_figures.trade(items, others, "", {})
+    ((figure, _),) = row_figures.trade(noisy_answers, moved_answers, "", {})
     assert [(row["t"], row["l"]) for row in figure.spec["datasets"]["rows"]] == [
         ("start", 0),
         ("slow", 0),
@@ -175,15 +176,15 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(
     best: dict[tuple[str, str], list[int]] = {}
     with Store.open(out) as store:
         for labels, key in labelled(out):
-            at = labels["shift"], labels["method"]
+            cell = labels["shift"], labels["method"]
             fit = next(need for need in store.run(key)["needs"] if store.run(need)["kind"] == "fit")
             entries = json.loads((artifact_folder(store.out, fit) / "history.json").read_text())
             for name in ("validation", "seen", "unseen"):
-                history.setdefault((*at, name), []).append(
+                history.setdefault((*cell, name), []).append(
                     [entry["validation"][name]["accuracy"] for entry in entries]
                 )
             first = [entry["validation"]["validation"] for entry in entries]
-            best.setdefault(at, []).append(
+            best.setdefault(cell, []).append(
                 max(
                     range(len(first)),
                     key=lambda i: (first[i]["accuracy"], -first[i]["loss"], -entries[i]["step"]),
@@ -197,7 +198,7 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(
         assert set(curve.chosen) == ({"best-id", "last"} if curve.set == "validation" else set())
         if curve.set == "validation":
             steps = list(curve.accuracy)
-            chosen = [steps[place] for place in best[curve.shift, curve.method]]
+            chosen = [steps[position] for position in best[curve.shift, curve.method]]
             assert {step: chosen.count(step) for step in set(chosen)} == curve.chosen["best-id"]
     # The two sets are of other rows than each other: where noise tells the classes, they come
     # apart.
@@ -209,12 +210,12 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(
     assert apart["seen"] > apart["unseen"]
     figure, table = row_figures.curves(curves, ["N", "noise-all", "none"])
     assert {row["v"] for row in figure.spec["datasets"]["rows"]} == {"validation", "seen", "unseen"}
-    found = {
-        (item.shift, item.method, item.set, step): value
-        for item in curves
-        for step, value in item.accuracy.items()
+    accuracies = {
+        (curve.shift, curve.method, curve.set, step): value
+        for curve in curves
+        for step, value in curve.accuracy.items()
     }
-    assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(found)
+    assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(accuracies)
     page = study_page([record], "store")
     assert "Accuracy on validation, seen, unseen through training" in page
 

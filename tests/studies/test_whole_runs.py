@@ -128,21 +128,21 @@ ONLY: dict[str, tuple[str, dict[str, Any], set[tuple[str, str]]]] = {
 @pytest.mark.parametrize("axis", ONLY)
 def test_a_method_may_be_run_on_a_part_of_an_axis_only(axis: str) -> None:
     """A policy that was found for one data set need not be run on another."""
-    method, changes, wanted = ONLY[axis]
-    (chosen,) = (name for label, name in wanted if label == method)
+    method, changes, expected_pairs = ONLY[axis]
+    (chosen,) = (name for label, name in expected_pairs if label == method)
 
-    def of(**settings: Any) -> Plan:
+    def plan_of(**settings: Any) -> Plan:
         return planned(**changes, label_noise=0.0, methods={"erm": {}, method: settings})
 
-    plan = of(**{axis: [chosen]})
+    plan = plan_of(**{axis: [chosen]})
     assert {
         (run.labels["method"], run.labels[axis.removesuffix("s")]) for run in plan.runs
-    } == wanted
+    } == expected_pairs
     if axis != "models":  # with the perceptron it is refused
-        assert {run.key for run in plan.runs} < {run.key for run in of().runs}
+        assert {run.key for run in plan.runs} < {run.key for run in plan_of().runs}
     for wrong in (["nowhere"], [], chosen):
         with pytest.raises(InputError, match=rf"methods.{method}.{axis}.*{chosen}"):
-            of(**{axis: wrong})
+            plan_of(**{axis: wrong})
 
 
 def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
@@ -157,7 +157,7 @@ def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
     }
     digits = {**STUDY["data"]["digits"], "attributes": ["ink", "noise"], "derive": noise}
 
-    def of(names: list[str], batch: int) -> Plan:
+    def plan_of(names: list[str], batch: int) -> Plan:
         training = {**STUDY["training"], "steps": 4, "batch": batch}
         methods = {"erm": {}, "deepcoral": {"environments": names}}
         return planned(
@@ -166,14 +166,16 @@ def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
 
     for number, (names, batch) in enumerate(((["noise"], 2), (["ink", "noise"], 6))):
         run = next(
-            run for run in of_kind(of(names, batch), "fit") if run.labels["method"] == "deepcoral"
+            run
+            for run in of_kind(plan_of(names, batch), "fit")
+            if run.labels["method"] == "deepcoral"
         )
-        told = alone(run, tmp_path / str(number), tmp_path / f"checkpoint{number}")
-        assert told["status"] == "finished"
+        run_record = alone(run, tmp_path / str(number), tmp_path / f"checkpoint{number}")
+        assert run_record["status"] == "finished"
     with pytest.raises(
         NeedsError, match="a row of each of the 6 environments in a batch, and training.batch is 5"
     ):
-        of(["ink", "noise"], 5)
+        plan_of(["ink", "noise"], 5)
 
 
 def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_take_them(
@@ -182,13 +184,13 @@ def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_tak
     from crosswind.data.dataset import AttributedDataset
     from crosswind.studies import plan as planning
 
-    made = planning.build_dataset
+    build_dataset = planning.build_dataset
 
     def grey(values: Any, field: str) -> AttributedDataset:
-        return replace(made(values, field), input=InputSpec.image(32, 32, channels))
+        return replace(build_dataset(values, field), input=InputSpec.image(32, 32, channels))
 
     monkeypatch.setattr(planning, "build_dataset", grey)
-    channels, one = 2, {"label_noise": 0.0, "seeds": 1}
+    channels, one_seed = 2, {"label_noise": 0.0, "seeds": 1}
     with pytest.raises(
         NeedsError,
         match=(
@@ -196,14 +198,14 @@ def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_tak
             r" 32 x 2"
         ),
     ):
-        planned(methods={"erm": {}, "imagenet": {}}, **one)
-    assert planned(methods={"erm": {}}, **one)
+        planned(methods={"erm": {}, "imagenet": {}}, **one_seed)
+    assert planned(methods={"erm": {}}, **one_seed)
     channels = 1
-    assert planned(methods={"erm": {}, "imagenet": {}}, **one)
+    assert planned(methods={"erm": {}, "imagenet": {}}, **one_seed)
     with pytest.raises(
         InputError, match=r"models.resnet18.weights: published weights .* have 1 \(data.digits\)"
     ):
-        planned(models={"resnet18": {"weights": "IMAGENET1K_V1"}}, **one)
+        planned(models={"resnet18": {"weights": "IMAGENET1K_V1"}}, **one_seed)
 
 
 def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
@@ -221,18 +223,18 @@ def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
 
 def test_label_noise_of_a_method_is_that_of_the_study_for_it_alone() -> None:
     """A study's noise and a method's own are one thing, so their runs are the same."""
-    both = planned(
+    both_methods = planned(
         methods={"erm": {}, "noisy": {"method": "erm", "label_noise": 0.2}},
         label_noise=0.0,
         seeds=1,
     )
-    own = {
-        method: {job.key for job in of_kind(both, "fit") if job.labels["method"] == method}
+    keys_by_method = {
+        method: {job.key for job in of_kind(both_methods, "fit") if job.labels["method"] == method}
         for method in ("erm", "noisy")
     }
-    assert own["erm"] and not own["erm"] & own["noisy"]
+    assert keys_by_method["erm"] and not keys_by_method["erm"] & keys_by_method["noisy"]
     for method, noise in (("erm", 0.0), ("noisy", 0.2)):
-        assert own[method] == {
+        assert keys_by_method[method] == {
             job.key for job in of_kind(planned(methods=["erm"], label_noise=noise, seeds=1), "fit")
         }
 
@@ -252,12 +254,12 @@ def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     plan = planned(label_noise=0.2)
-    one = finish(tmp_path / "one", plan, WorkerPool(JOB, 1))
-    two = finish(tmp_path / "two", plan, WorkerPool(JOB, 2))
-    here = finish(tmp_path / "here", plan, Inline(JOB))
-    assert one == two == here
-    assert len({row["key"] for row in one}) == 12 and all(
-        row["status"] == "finished" for row in one
+    of_one_worker = finish(tmp_path / "one", plan, WorkerPool(JOB, 1))
+    of_two_workers = finish(tmp_path / "two", plan, WorkerPool(JOB, 2))
+    of_this_process = finish(tmp_path / "here", plan, Inline(JOB))
+    assert of_one_worker == of_two_workers == of_this_process
+    assert len({row["key"] for row in of_one_worker}) == 12 and all(
+        row["status"] == "finished" for row in of_one_worker
     )
     assert (
         artifacts(tmp_path / "one") == artifacts(tmp_path / "two") == artifacts(tmp_path / "here")
@@ -272,13 +274,13 @@ def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
         pass
 
     def stop_at_second(report: dict[str, Any]) -> None:
-        seen.append(report)
-        if len(seen) == 2:
+        reports.append(report)
+        if len(reports) == 2:
             raise StoppedRun
 
-    seen: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     (tmp_path / "state").mkdir()
-    whole = alone(run, tmp_path / "whole", tmp_path / "state" / "a")
+    unbroken = alone(run, tmp_path / "whole", tmp_path / "state" / "a")
     with pytest.raises(StoppedRun):
         alone(run, tmp_path / "part", tmp_path / "state" / "b", stop_at_second)
     steps: list[int] = []
@@ -288,15 +290,15 @@ def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
         tmp_path / "state" / "b",
         lambda report: steps.append(report["step"]),
     )
-    assert again["warnings"] == whole["warnings"]
+    assert again["warnings"] == unbroken["warnings"]
     assert min(steps) > 5, "it went on and did not begin anew"
     first, second = (
         read_predictions(tmp_path / name / "predictions.npz") for name in ("whole", "part")
     )
     for rule, sets in first.items():
-        for name, item in sets.items():
-            assert item.logits is not None
-            assert item.logits.tobytes() == second[rule][name].logits.tobytes()  # type: ignore[union-attr]
+        for name, predictions in sets.items():
+            assert predictions.logits is not None
+            assert predictions.logits.tobytes() == second[rule][name].logits.tobytes()  # type: ignore[union-attr]
 
 
 def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
@@ -334,11 +336,13 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
         run = dependents[0]
         (tmp_path / "state").mkdir()
         alone(run, tmp_path / "alone", tmp_path / "state" / "a")
-        own, handed = (
+        of_run_alone, handed = (
             read_predictions(folder / "predictions.npz")
             for folder in (tmp_path / "alone", artifact_folder(tmp_path / "out", run.key))
         )
-        assert {rule: sets["validation"].logits.tobytes() for rule, sets in own.items()} == {  # type: ignore[union-attr]
+        assert {
+            rule: sets["validation"].logits.tobytes() for rule, sets in of_run_alone.items()
+        } == {  # type: ignore[union-attr]
             rule: sets["validation"].logits.tobytes()  # type: ignore[union-attr]
             for rule, sets in handed.items()
         }
@@ -355,7 +359,7 @@ def _crosswind(study: Path, out: Path) -> subprocess.Popen[bytes]:
 
 
 def _workers_of(pid: int) -> list[int]:
-    found = []
+    child_pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -363,8 +367,8 @@ def _workers_of(pid: int) -> list[int]:
             except (OSError, ValueError, IndexError):
                 continue
             if parent == pid:
-                found.append(int(entry.name))
-    return found
+                child_pids.append(int(entry.name))
+    return child_pids
 
 
 def _finished(out: Path) -> int:
@@ -461,8 +465,8 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
     ]
     last = subprocess.run(again, capture_output=True, check=False, text=True)
     assert last.returncode == 0, last.stderr
-    with Store.open(rough) as store, Store.open(calm) as other:
-        assert numbers(store) == numbers(other)
+    with Store.open(rough) as store, Store.open(calm) as calm_store:
+        assert numbers(store) == numbers(calm_store)
         assert store.counts("whole")["finished"] == 2 * 2 * seeds * 3
     assert artifacts(rough) == artifacts(calm)
 
@@ -498,9 +502,9 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
     from crosswind.cli.main import _status
     from crosswind.models.build import build_model, unnamed
 
-    made = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(7), 0).state_dict()
+    weights = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(7), 0).state_dict()
     save_file(
-        {key: value.contiguous() for key, value in made.items()}, str(tmp_path / "w.safetensors")
+        {key: value.contiguous() for key, value in weights.items()}, str(tmp_path / "w.safetensors")
     )
     for model, status in (("resnet18", 2), ("vit-tiny", 0)):
         study = {
@@ -513,9 +517,9 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
         (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
         out = tmp_path / model
         assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(out)]) == status
-        said = capsys.readouterr().err
+        errors = capsys.readouterr().err
         misfit = re.search(
-            r"^error: model.weights: '.*w.safetensors' does not fit the model: .*$", said, re.M
+            r"^error: model.weights: '.*w.safetensors' does not fit the model: .*$", errors, re.M
         )
         assert bool(misfit) == (status == 2) and out.exists() == (status == 0)
 
@@ -581,16 +585,18 @@ def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
             ("worst_group", WORST[1]),
             ("balanced_accuracy", WORST[2]),
         ):
-            assert validation[rule][score] == max(item[score] for item in validation.values())
+            assert validation[rule][score] == max(
+                step_scores[score] for step_scores in validation.values()
+            )
             assert not any("so it chose by accuracy" in text for text in validation[rule]["doubts"])
     points = {
         row["point"]: row["metrics"]
         for row in rows
         if (row["rule"], row["set"], row["method"]) == (WORST[1], "validation", "groupdro")
     }
-    best = max(item["worst_group"] for item in points.values())
-    for place, at in arrange(
+    best = max(point_metrics["worst_group"] for point_metrics in points.values())
+    for table_key, table in arrange(
         [{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]
     ).places.items():
-        if (place.rule, place.set) == (WORST[1], "test"):
-            assert points[at.entries["SC", "groupdro"].chosen[0]]["worst_group"] == best
+        if (table_key.rule, table_key.set) == (WORST[1], "test"):
+            assert points[table.entries["SC", "groupdro"].chosen[0]]["worst_group"] == best

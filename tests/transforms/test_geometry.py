@@ -34,11 +34,11 @@ MAPS = Callable[[np.ndarray, tuple[int, int]], torch.Tensor]
 
 
 def sheared(x: float, y: float, center: list[int] | None = None) -> ONE:
-    def one(picture: Image.Image, s: float) -> Image.Image:
+    def shear(picture: Image.Image, s: float) -> Image.Image:
         degrees = math.degrees(math.atan(s))
         return theirs.affine(picture, 0.0, [0, 0], 1.0, [degrees * x, degrees * y], center=center)
 
-    return one
+    return shear
 
 
 def moved(x: int, y: int) -> ONE:
@@ -73,14 +73,14 @@ def test_nearest_is_torchvisions_to_the_pixel(
 ) -> None:
     strengths, matrices, their = CASES[case]
     x = pictures(channels, *size, 16)[torch.arange(len(strengths)) % 16]
-    found = affine(x, matrices(strengths, size))
+    sampled = affine(x, matrices(strengths, size))
     expected = torch.stack(
         [
-            tensor(their(image(one), strength))
-            for one, strength in zip(x, strengths.tolist(), strict=True)
+            tensor(their(image(row), strength))
+            for row, strength in zip(x, strengths.tolist(), strict=True)
         ]
     )
-    assert torch.equal(found, expected)
+    assert torch.equal(sampled, expected)
     assert (expected != x).flatten(1).any(1).sum() > len(strengths) / 2
 
 
@@ -93,12 +93,12 @@ def test_bilinear_is_pillows_to_a_level(size: tuple[int, int]) -> None:
     10,000 at most.
     """
     x = pictures(3, *size, 16)[torch.arange(len(ANGLES)) % 11]  # photographs only
-    found = affine(x, rotation(ANGLES, size), 0, "bilinear").int()
+    turned = affine(x, rotation(ANGLES, size), 0, "bilinear").int()
     expected = [
         tensor(theirs.rotate(image(x[i]), float(a), InterpolationMode.BILINEAR))
         for i, a in enumerate(ANGLES)
     ]
-    difference = found - torch.stack(expected).int()
+    difference = turned - torch.stack(expected).int()
     assert ((difference < 0) | (difference > 1)).double().mean() < 1e-4
     assert 0.2 < (difference == 1).double().mean() < 0.55
 
@@ -118,8 +118,8 @@ def test_bilinear_by_hand() -> None:
 def test_right_angles_are_exact(interpolation: str) -> None:
     x = pictures(3, 29, 29, 9)[:5]
     for turns in range(-4, 5):
-        found = affine(x, rotation(np.full(5, 90.0 * turns), (29, 29)), 7, interpolation)
-        assert torch.equal(found, x.rot90(turns, (2, 3)))
+        turned = affine(x, rotation(np.full(5, 90.0 * turns), (29, 29)), 7, interpolation)
+        assert torch.equal(turned, x.rot90(turns, (2, 3)))
 
 
 def test_any_map_is_pillows_transform_to_the_pixel() -> None:
@@ -137,24 +137,24 @@ def test_any_map_is_pillows_transform_to_the_pixel() -> None:
         matrices[::2, :, :2] += torch.randn(30, 2, 2, generator=generator) * 0.5
         matrices[1::6, 1, 1] = -1.0
         matrices[5] = torch.tensor([[0.0, 0.0, 2.0], [0.0, 0.0, 0.5]])
-        found, fill = affine(x, matrices, 77), (77,) * 3 if channels == 3 else 77
-        for one, matrix, result in zip(x, matrices, found, strict=True):
-            given = tuple(matrix.flatten().tolist())
-            expected = image(one).transform(
+        sampled, fill = affine(x, matrices, 77), (77,) * 3 if channels == 3 else 77
+        for row, matrix, sampled_row in zip(x, matrices, sampled, strict=True):
+            coefficients = tuple(matrix.flatten().tolist())
+            expected = image(row).transform(
                 (width, height),
                 Image.Transform.AFFINE,
-                given,
+                coefficients,
                 Image.Resampling.NEAREST,
                 fillcolor=fill,
             )
-            assert torch.equal(result, tensor(expected)), given
+            assert torch.equal(sampled_row, tensor(expected)), coefficients
     far = torch.tensor([[[1.0, 0.0, 1e9], [0.0, 1.0, -1e9]]], dtype=torch.float64)
     assert (affine(x[:1], far, 77) == 77).all()
 
 
 def test_wrong_arguments() -> None:
     x, still = pictures(3, 9, 9, 8)[:2], translation(np.zeros(2), np.zeros(2))
-    for given in (
+    for arguments in (
         (x.float(), still),
         (x, still[:1]),
         (x, still, 0, "cubic"),
@@ -162,7 +162,7 @@ def test_wrong_arguments() -> None:
         (x, still * torch.nan),
     ):
         with pytest.raises(ValueError, match="affine needs"):
-            affine(*given)
+            affine(*arguments)
     assert affine(x[:0], still[:0]).shape == (0, 3, 9, 9)
     assert torch.equal(affine(x, still), x) and affine(x, still).data_ptr() != x.data_ptr()
 
@@ -177,11 +177,11 @@ def picture(n: int = 1) -> torch.Tensor:
 
 @pytest.mark.parametrize("degrees", [18.0, 90.0, -30.0])
 def test_fixed_angles_are_torchvisions(degrees: float) -> None:
-    found = Rotate(degrees=degrees, draw="fixed", interpolation="nearest", fill=3)(
+    turned = Rotate(degrees=degrees, draw="fixed", interpolation="nearest", fill=3)(
         picture(3), keys(3)
     )
     expected = tensor(theirs.rotate(image(picture()[0]), degrees, fill=[3, 3, 3]))
-    assert all(torch.equal(row, expected) for row in found)
+    assert all(torch.equal(row, expected) for row in turned)
 
 
 def test_angles_follow_their_law() -> None:
@@ -191,10 +191,10 @@ def test_angles_follow_their_law() -> None:
     assert (
         abs(angles.mean()) < 0.5 and abs(angles.std() - 17.32) < 0.3 and np.abs(angles).max() <= 30
     )
-    found, counts = np.unique(
+    angle_values, counts = np.unique(
         Rotate(degrees=90.0, draw="multiples", step=18.0).angles(keys(30_000)), return_counts=True
     )
-    assert found.tolist() == [18, 36, 54, 72, 90] and np.abs(counts - 6000).max() < 350
+    assert angle_values.tolist() == [18, 36, 54, 72, 90] and np.abs(counts - 6000).max() < 350
     assert np.unique(
         Rotate(degrees=-50.0, draw="multiples", step=20.0).angles(keys(99))
     ).tolist() == [-40, -20]
@@ -217,15 +217,18 @@ def test_translations_are_whole_pixels_up_to_the_share() -> None:
     assert torch.equal(up[:, :, :30], x[:1, :, 10:])
     padded = torch.nn.functional.pad(x[0], (4, 4))
     moves = [padded[:, :, 4 - by : 44 - by] for by in range(-4, 5)]
-    found = Translate(vertical=0.0)(x, keys(400))
+    translated = Translate(vertical=0.0)(x, keys(400))
     assert {
-        next(by for by, one in enumerate(moves) if torch.equal(row, one)) for row in found
+        next(by for by, move in enumerate(moves) if torch.equal(row, move)) for row in translated
     } == set(range(9))
 
 
 @pytest.mark.parametrize(("horizontal", "vertical"), [(15.0, 0.0), (0.0, -20.0), (15.0, 10.0)])
 def test_fixed_shears_are_torchvisions(horizontal: float, vertical: float) -> None:
-    found = Shear(horizontal=horizontal, vertical=vertical, draw="fixed")(picture(), keys(1))[0]
+    sheared_picture = Shear(horizontal=horizontal, vertical=vertical, draw="fixed")(
+        picture(), keys(1)
+    )[0]
     assert torch.equal(
-        found, tensor(theirs.affine(image(picture()[0]), 0.0, [0, 0], 1.0, [horizontal, vertical]))
+        sheared_picture,
+        tensor(theirs.affine(image(picture()[0]), 0.0, [0, 0], 1.0, [horizontal, vertical])),
     )

@@ -73,13 +73,15 @@ def test_arrays_of_an_archive_are_read_whole_and_by_rows(
     trap = np.array([PickledTrap()], dtype=object).dumps()
     archive = write(tmp_path / "a.npz", packed, images=IMAGES, labels=LABELS, metadata=trap)
     assert tuple(sums_of(archive)) == ("images", "labels", "metadata")
-    found = read_arrays(archive, {"images": WANTED, "labels": Expected("integers", (700,))})
-    assert np.array_equal(found["images"], IMAGES) and np.array_equal(found["labels"], LABELS)
+    arrays_read = read_arrays(archive, {"images": WANTED, "labels": Expected("integers", (700,))})
+    assert np.array_equal(arrays_read["images"], IMAGES) and np.array_equal(
+        arrays_read["labels"], LABELS
+    )
     monkeypatch.setattr(arrays, "BLOCK", 192 * 33)
     rows = npz_rows(archive, "images", WANTED)
     assert rows.block == 33 and rows.shape == IMAGES.shape
-    for asked in (np.arange(700), np.array([699, 0, 13, 13]), np.array([], dtype=np.int64)):
-        assert np.array_equal(rows(asked), IMAGES[asked])
+    for wanted_rows in (np.arange(700), np.array([699, 0, 13, 13]), np.array([], dtype=np.int64)):
+        assert np.array_equal(rows(wanted_rows), IMAGES[wanted_rows])
 
 
 def test_an_npy_file_is_read_like_a_member(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_a_spoiled_archive_is_refused_or_read_as_it_was(packed: str, tmp_path: P
     refused_or_the_same(
         path,
         lambda path: npz_rows(path, "images", WANTED).all(),
-        lambda found: np.array_equal(found, IMAGES[:40]),
+        lambda rows_read: np.array_equal(rows_read, IMAGES[:40]),
         35,  # type: ignore[arg-type]
     )
     for data, words in (
@@ -318,7 +320,7 @@ def test_rows_of_a_matrix_are_those_of_the_whole(
         refused_or_the_same(
             path,
             lambda path: open_matrix(path, Expected("uint8", (None, 2, 6, 6))).rows().all(),
-            lambda found: np.array_equal(found, values),  # type: ignore[arg-type]
+            lambda rows_read: np.array_equal(rows_read, values),  # type: ignore[arg-type]
             35,
         )
 
@@ -387,8 +389,8 @@ def test_rows_of_hdf5_are_those_of_the_whole_however_they_are_packed(
     monkeypatch.setattr(arrays, "BLOCK", 20 * 192)
     rows = hdf5_rows(path, "images", WANTED)
     assert rows.block == {True: rows.block, (50, 2, 4, 1): 50}.get(chunks, 20)  # type: ignore[call-overload]
-    for asked in (np.arange(90), np.array([89, 0, 47, 47]), np.array([], dtype=np.int64)):
-        assert np.array_equal(rows(asked), IMAGES[asked])
+    for wanted_rows in (np.arange(90), np.array([89, 0, 47, 47]), np.array([], dtype=np.int64)):
+        assert np.array_equal(rows(wanted_rows), IMAGES[wanted_rows])
     labels = hdf5_rows(tmp_path / "a.h5", "labels", Expected("floats", (None,))).all()
     assert labels.dtype.isnative and labels.tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -438,12 +440,12 @@ def test_nothing_outside_an_hdf5_file_is_read(
 def test_damage_in_hdf5_is_one_sentence(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     path = write_hdf5(tmp_path / "a.h5", {"images": IMAGES[:90]}, chunks=(10, 8, 8, 3))
-    whole = path.read_bytes()
+    file_bytes = path.read_bytes()
     with h5py.File(path) as file:
-        at = file["images"].id.get_chunk_info(4).byte_offset
-    path.write_bytes(whole[: len(whole) // 2])
+        chunk_offset = file["images"].id.get_chunk_info(4).byte_offset
+    path.write_bytes(file_bytes[: len(file_bytes) // 2])
     refused(path, "is damaged or cut short", lambda path: hdf5_rows(path, "images", WANTED))
-    path.write_bytes(whole[:at] + bytes(40) + whole[at + 40 :])
+    path.write_bytes(file_bytes[:chunk_offset] + bytes(40) + file_bytes[chunk_offset + 40 :])
     refused(
         path,
         r"'images', in rows \d+ to \d+, ",
@@ -469,26 +471,26 @@ def test_matlabs_numbers_are_read_and_a_spoiled_file_is_refused(
     tmp_path: Path, packed: bool
 ) -> None:
     path = tmp_path / "a.mat"
-    held = {"X": IMAGES[:5].transpose(1, 2, 3, 0), "y": np.arange(5.0)[:, None]}
+    matrices = {"X": IMAGES[:5].transpose(1, 2, 3, 0), "y": np.arange(5.0)[:, None]}
     scipy.io.savemat(
         path,
-        {**held, "words": np.array(["a"]), "mixed": np.array([1, "a"], dtype=object)},
+        {**matrices, "words": np.array(["a"]), "mixed": np.array([1, "a"], dtype=object)},
         do_compression=packed,
     )
     assert mat_shapes(path)["X"] == ((8, 8, 3, 5), "uint8") and mat_shapes(path)["y"] == (
         (5, 1),
         "double",
     )
-    for name, values in held.items():
+    for name, values in matrices.items():
         assert np.array_equal(read_mat(path, name), values)
     refused(path, "holds no real numbers in mixed", lambda path: read_mat(path, "mixed"))
-    scipy.io.savemat(path, held, do_compression=packed)
+    scipy.io.savemat(path, matrices, do_compression=packed)
     tried(whole_mat, path)
     if packed:
         refused_or_the_same(
             path,
             lambda path: read_mat(path, "X"),
-            lambda found: np.array_equal(found, held["X"]),
+            lambda matrix_read: np.array_equal(matrix_read, matrices["X"]),
             20,
         )  # type: ignore[arg-type]
 
@@ -545,9 +547,9 @@ VALUES = np.random.default_rng(0).integers(0, 256, (103, 3, 2), dtype=np.uint8)
 class CountedBlocks:
     """Gives `VALUES` in blocks, and counts what was read; fails once at block `fails`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, kept: int, fails: int = -1) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kept_blocks: int, fails: int = -1) -> None:
         monkeypatch.setattr(arrays, "BLOCK", 60)
-        monkeypatch.setattr(arrays, "WINDOW", kept * 60)
+        monkeypatch.setattr(arrays, "WINDOW", kept_blocks * 60)
         self.begun, self.read, self.fails = 0, [], fails
         self.rows = StreamedRows(self.blocks, VALUES.shape, VALUES.dtype)
 
@@ -564,17 +566,17 @@ class CountedBlocks:
 def test_rows_about_in_order_are_read_once_by_several_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counted, parts = (
+    counted, row_ranges = (
         CountedBlocks(monkeypatch, 4),
         [np.arange(start, min(start + 7, 103)) for start in range(0, 103, 7)],
     )
     for mapped in (map, ThreadPoolExecutor(4).map):
-        assert np.array_equal(np.concatenate(list(mapped(counted.rows, parts))), VALUES)
+        assert np.array_equal(np.concatenate(list(mapped(counted.rows, row_ranges))), VALUES)
         assert counted.begun > 1 or counted.read == list(range(11))
     counted = CountedBlocks(monkeypatch, 3)
     for start in (20, 0, 30, 10, 40, 60, 50, 100, 90, 80):
-        asked = np.arange(start, min(start + 10, 103))
-        assert np.array_equal(counted.rows(asked), VALUES[asked])
+        wanted_rows = np.arange(start, min(start + 10, 103))
+        assert np.array_equal(counted.rows(wanted_rows), VALUES[wanted_rows])
     assert counted.begun == 1
     assert np.array_equal(
         counted.rows(np.array([5, 102])), VALUES[[5, 102]]

@@ -71,9 +71,11 @@ def broken(after: int) -> Answer:
     """A server that knows Range and breaks off after so many bytes."""
 
     def answer(handler: ScriptedHandler, begin: int) -> None:
-        held = DATA[begin:]
-        more = {"Content_Range": f"bytes {begin}-{len(DATA) - 1}/{len(DATA)}"} if begin else {}
-        handler.give(held[:after], 206 if begin else 200, len(held), **more)
+        left_bytes = DATA[begin:]
+        range_header = (
+            {"Content_Range": f"bytes {begin}-{len(DATA) - 1}/{len(DATA)}"} if begin else {}
+        )
+        handler.give(left_bytes[:after], 206 if begin else 200, len(left_bytes), **range_header)
 
     return answer
 
@@ -91,15 +93,15 @@ class Server(ThreadingHTTPServer):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    made: Any = Server(("127.0.0.1", 0), ScriptedHandler)
-    made.asked, made.answers = [], [ranged]
-    made.base = f"http://127.0.0.1:{made.server_address[1]}"
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    scripted_server: Any = Server(("127.0.0.1", 0), ScriptedHandler)
+    scripted_server.asked, scripted_server.answers = [], [ranged]
+    scripted_server.base = f"http://127.0.0.1:{scripted_server.server_address[1]}"
+    thread = threading.Thread(target=scripted_server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.shutdown()
+    yield scripted_server
+    scripted_server.shutdown()
     thread.join()
-    made.server_close()
+    scripted_server.server_close()
 
 
 @pytest.fixture
@@ -107,8 +109,8 @@ def original(server: Any) -> Original:
     return Original("a/data.bin", f"{server.base}/data", len(DATA), SHA, MD5)
 
 
-def get(original: Original, folder: Path, **more: Any) -> Path:
-    return fetch(original, folder, sleep=lambda seconds: None, **more)
+def get(original: Original, folder: Path, **options: Any) -> Path:
+    return fetch(original, folder, sleep=lambda seconds: None, **options)
 
 
 def kept(folder: Path) -> dict[str, int]:
@@ -120,23 +122,23 @@ def kept(folder: Path) -> dict[str, int]:
 
 
 def test_a_file_is_fetched_once(server: Any, original: Original, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    place = get(original, tmp_path, on_progress=lambda done, all_: told.append((done, all_)))
-    assert place == tmp_path / "a" / "data.bin" and place.read_bytes() == DATA
-    assert told[-1] == (len(DATA), len(DATA)) and [done for done, _ in told] == sorted(
-        {done for done, _ in told}
+    progress: list[tuple[int, int]] = []
+    fetched = get(original, tmp_path, on_progress=lambda done, all_: progress.append((done, all_)))
+    assert fetched == tmp_path / "a" / "data.bin" and fetched.read_bytes() == DATA
+    assert progress[-1] == (len(DATA), len(DATA)) and [done for done, _ in progress] == sorted(
+        {done for done, _ in progress}
     )
-    assert get(original, tmp_path) == place and len(server.asked) == 1
+    assert get(original, tmp_path) == fetched and len(server.asked) == 1
     assert kept(tmp_path) == {"data.bin": len(DATA)}
 
 
 @pytest.mark.parametrize(
-    "known", [{}, {"size": 0}, {"sha256": ""}, {"sha256": "", "size": 0}, {"sha256": SHA.upper()}]
+    "facts", [{}, {"size": 0}, {"sha256": ""}, {"sha256": "", "size": 0}, {"sha256": SHA.upper()}]
 )
 def test_a_hash_is_enough(
-    known: dict[str, Any], server: Any, original: Original, tmp_path: Path
+    facts: dict[str, Any], server: Any, original: Original, tmp_path: Path
 ) -> None:
-    assert get(replace(original, **known), tmp_path).read_bytes() == DATA
+    assert get(replace(original, **facts), tmp_path).read_bytes() == DATA
 
 
 def test_a_download_that_breaks_off_goes_on_from_there(
@@ -166,15 +168,15 @@ def test_a_later_call_goes_on_where_an_earlier_one_gave_up(
         get(original, tmp_path)
     assert kept(tmp_path) == {"data.bin.part": 400_000}
     server.asked, server.answers = [], [ranged]
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     assert (
         get(
-            original, tmp_path, on_progress=lambda done, all_: told.append((done, all_))
+            original, tmp_path, on_progress=lambda done, all_: progress.append((done, all_))
         ).read_bytes()
         == DATA
     )
     assert [begin for _, begin in server.asked] == [400_000]
-    assert told[0][0] > 400_000 and kept(tmp_path) == {"data.bin": len(DATA)}
+    assert progress[0][0] > 400_000 and kept(tmp_path) == {"data.bin": len(DATA)}
 
 
 def test_a_server_that_says_no_length_is_read_to_its_end(
@@ -187,10 +189,10 @@ def test_a_server_that_says_no_length_is_read_to_its_end(
 
 
 def test_a_part_that_is_whole_is_taken(server: Any, original: Original, tmp_path: Path) -> None:
-    for name, known in (("sized", original), ("not", replace(original, size=0))):
+    for name, sized_or_not in (("sized", original), ("not", replace(original, size=0))):
         (tmp_path / name / "a").mkdir(parents=True)
         (tmp_path / name / "a" / "data.bin.part").write_bytes(DATA)
-        assert get(known, tmp_path / name).read_bytes() == DATA
+        assert get(sized_or_not, tmp_path / name).read_bytes() == DATA
     assert server.asked == []
 
 
@@ -219,7 +221,7 @@ def test_a_range_other_than_asked_for_is_not_taken(
 
 
 @pytest.mark.parametrize(
-    ("known", "answer", "words"),
+    ("facts", "answer", "words"),
     [
         ({"sha256": "0" * 64}, ranged, f"data.bin has the sha256 {SHA}, not 000"),
         ({"sha256": "", "md5": "0" * 32}, ranged, f"has the md5 {MD5}, not 000"),
@@ -259,7 +261,7 @@ def test_a_range_other_than_asked_for_is_not_taken(
     ],
 )
 def test_what_is_not_the_file_is_refused_and_nothing_is_kept(
-    known: dict[str, Any],
+    facts: dict[str, Any],
     answer: Answer,
     words: str,
     server: Any,
@@ -268,7 +270,7 @@ def test_what_is_not_the_file_is_refused_and_nothing_is_kept(
 ) -> None:
     server.answers = [answer]
     with pytest.raises(DataError, match=words) as caught:
-        get(replace(original, **known), tmp_path)
+        get(replace(original, **facts), tmp_path)
     assert "\n" not in str(caught.value) and kept(tmp_path) == {}
 
 
@@ -343,43 +345,45 @@ def test_what_may_not_be_fetched_is_not(original: Original, tmp_path: Path) -> N
 def test_a_wrong_file_that_is_there_is_the_users_and_stays(
     server: Any, original: Original, tmp_path: Path
 ) -> None:
-    place = tmp_path / "a" / "data.bin"
-    place.parent.mkdir()
-    for held, words in (
+    file = tmp_path / "a" / "data.bin"
+    file.parent.mkdir()
+    for file_bytes, words in (
         (b"mine", "data.bin has 4 bytes, not 1,000,000"),
         (bytes(len(DATA)), "has the sha256 .* damaged, or not the published file"),
     ):
-        place.write_bytes(held)
+        file.write_bytes(file_bytes)
         with pytest.raises(DataError, match=words):
             get(original, tmp_path)
-        assert place.read_bytes() == held and server.asked == []
+        assert file.read_bytes() == file_bytes and server.asked == []
     with pytest.raises(DataError, match="a/data.bin cannot be written to"):
-        get(original, place)
+        get(original, file)
 
 
 def test_a_file_that_is_there_is_hashed_once(
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "data.bin"
-    place.write_bytes(DATA)
+    file = tmp_path / "data.bin"
+    file.write_bytes(DATA)
     hashed: list[object] = []
     digest = hashlib.file_digest
     monkeypatch.setattr(
-        hashlib, "file_digest", lambda *told: (hashed.append(told), digest(*told))[1]
+        hashlib,
+        "file_digest",
+        lambda *digest_arguments: (hashed.append(digest_arguments), digest(*digest_arguments))[1],
     )
-    assert verified(original, place) and verified(original, place) and len(hashed) == 1
+    assert verified(original, file) and verified(original, file) and len(hashed) == 1
     assert (
-        verified(replace(original, sha256=""), place) and len(hashed) == 2
+        verified(replace(original, sha256=""), file) and len(hashed) == 2
     )  # another hash is another question
-    place.write_bytes(DATA[:-1] + b"x")
+    file.write_bytes(DATA[:-1] + b"x")
     with pytest.raises(
         DataError, match="has the sha256 .* it is damaged, or not the published file"
     ):
-        verified(original, place)
-    assert not verified(replace(original, size=0), place) and not verified(
-        replace(original, sha256="", md5=""), place
+        verified(original, file)
+    assert not verified(replace(original, size=0), file) and not verified(
+        replace(original, sha256="", md5=""), file
     )
-    assert not verified(replace(original, size=5), place)  # another file: read as the user's own
+    assert not verified(replace(original, size=5), file)  # another file: read as the user's own
     (tmp_path / ".data.bin.hash").write_text("[]")
-    place.write_bytes(DATA)
-    assert verified(original, place)
+    file.write_bytes(DATA)
+    assert verified(original, file)

@@ -68,19 +68,24 @@ def read(path: Path) -> dict[str, bytes]:
     if path.suffix == ".zip":
         archive = ZipMembers(path)
         return {name: archive.read(name) for name in archive.sizes}
-    found = TarMembers(path, lambda name: True)
-    return {name: found.view(i).tobytes() for i, name in enumerate(found.names)}
+    tar_members = TarMembers(path, lambda name: True)
+    return {name: tar_members.view(i).tobytes() for i, name in enumerate(tar_members.names)}
 
 
 @pytest.mark.parametrize("name", [*ZIPS, *TARS])
 def test_members_are_read_whole_and_in_order(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, FILES)
     assert list(read(path).items()) == list(FILES.items())
-    assert [place.name for place in tmp_path.iterdir()] == [name]  # what was unpacked has no name
+    # What was unpacked has no name.
+    assert [file.name for file in tmp_path.iterdir()] == [name]
     if path.suffix != ".zip":
-        some = TarMembers(path, lambda found: found != "read me.txt")
-        assert some.names == [found for found in FILES if found != "read me.txt"] and len(some) == 3
-        assert some.view(0).tobytes() == FILES["train/cat/one.png"]
+        wanted_members = TarMembers(path, lambda name_of_member: name_of_member != "read me.txt")
+        assert (
+            wanted_members.names
+            == [name_of_member for name_of_member in FILES if name_of_member != "read me.txt"]
+            and len(wanted_members) == 3
+        )
+        assert wanted_members.view(0).tobytes() == FILES["train/cat/one.png"]
 
 
 @pytest.mark.slow
@@ -90,9 +95,9 @@ def test_a_spoiled_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Pat
     tried."""
     path = write(tmp_path / name, FILES)
     if name == "a.tar":
-        whole = path.read_bytes()
-        for cut in (0, 100, 511, 512, 1024, 1536, 7000, len(whole.rstrip(b"\0")) - 1):
-            path.write_bytes(whole[:cut])
+        archive_bytes = path.read_bytes()
+        for cut in (0, 100, 511, 512, 1024, 1536, 7000, len(archive_bytes.rstrip(b"\0")) - 1):
+            path.write_bytes(archive_bytes[:cut])
             refused(path, "cut short|not a tar archive", read)
         return
     # Of a zip's directory, names and times are changed without notice; names are all that a reader
@@ -100,7 +105,9 @@ def test_a_spoiled_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Pat
     refused_or_the_same(
         path,
         read,
-        lambda found: found == FILES or (".zip" in name and sorted(found) != sorted(FILES)),
+        lambda files_read: (
+            files_read == FILES or (".zip" in name and sorted(files_read) != sorted(FILES))
+        ),
         35,
     )  # type: ignore[call-overload]
 
@@ -151,9 +158,9 @@ def test_bombs_end_at_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         r"has 4,194,304 bytes, more than the 1,048,576 allowed",
         lambda path: ZipMembers(path).read("zeros", 1 << 20),
     )
-    whole = path.read_bytes()
+    archive_bytes = path.read_bytes()
     path.write_bytes(
-        whole.replace((4 << 20).to_bytes(4, "little"), (1 << 20).to_bytes(4, "little"))
+        archive_bytes.replace((4 << 20).to_bytes(4, "little"), (1 << 20).to_bytes(4, "little"))
     )
     refused(path, "damaged", lambda path: ZipMembers(path).read("zeros", 1 << 20))
     info = tarfile.TarInfo("long")
@@ -189,19 +196,19 @@ def test_what_is_no_archive_is_named_for_what_it_is(
 
 
 def test_reading_a_large_archive_is_told_as_it_goes_on_and_so_is_the_child_that_tries_it(tmp_path):
-    path, told = tmp_path / "all.tar.gz", []
+    path, progress = tmp_path / "all.tar.gz", []
     with tarfile.open(path, "w:gz", compresslevel=0) as tar:
         for number in range(2):
             info = tarfile.TarInfo(f"{number}.bin")
             info.size = TOLD + 1000
             tar.addfile(info, io.BytesIO(bytes(info.size)))
     size = path.stat().st_size
-    with telling(lambda *words: told.append(words)):
+    with telling(lambda *words: progress.append(words)):
         tried(walked, path)
         assert len(TarMembers(path, lambda name: True)) == 2
         verified(Original(path.name, sha256=file_hash(path), size=size), path)
     stages = ["checking all.tar.gz", "reading all.tar.gz", "checking all.tar.gz"]
-    assert [stage for stage, _, _ in told] == [stage for stage in stages for _ in range(2)]
-    assert {whole for _, _, whole in told} == {size} and all(
-        size / 3 < done <= size for _, done, _ in told
+    assert [stage for stage, _, _ in progress] == [stage for stage in stages for _ in range(2)]
+    assert {total for _, _, total in progress} == {size} and all(
+        size / 3 < done <= size for _, done, _ in progress
     )

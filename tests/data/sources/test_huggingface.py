@@ -63,8 +63,8 @@ def saved(folder: Path) -> Path:
 
 def parquet(folder: Path) -> Path:
     (folder / "pets" / "data").mkdir(parents=True)
-    for name, part in both().items():
-        part.to_parquet(folder / "pets" / "data" / f"{name}-00000-of-00001.parquet")
+    for name, split_rows in both().items():
+        split_rows.to_parquet(folder / "pets" / "data" / f"{name}-00000-of-00001.parquet")
     return folder / "pets"
 
 
@@ -74,10 +74,10 @@ def opened(path: Path, /, **settings: Any) -> AttributedDataset:
 
 @pytest.mark.parametrize("export", [saved, parquet])
 def test_an_export_of_two_splits(tmp_path: Path, export: Callable[[Path], Path]) -> None:
-    place = export(tmp_path)
-    data = opened(place)
+    exported = export(tmp_path)
+    data = opened(exported)
     assert data.name == "pets" and data.from_files and data.image_shape == (8, 8, 3)
-    assert [(item.name, item.values) for item in data.schema] == [
+    assert [(attribute.name, attribute.values) for attribute in data.schema] == [
         ("animal", ("dog", "cat")),  # in the order of the classes' numbers
         ("indoors", ("false", "true")),
         ("split", ("train", "test")),
@@ -90,8 +90,8 @@ def test_an_export_of_two_splits(tmp_path: Path, export: Callable[[Path], Path])
     x = data.inputs(np.array([9, 0, 6]))
     assert [tuple(picture[0, 0].tolist()) for picture in x] == [(180, 7, 9), (0, 7, 9), (120, 7, 9)]
     assert (x == x[:, :1, :1]).all()
-    test = opened(place, splits=["test"], columns=["site", "visit"], unit="visit")
-    assert [(item.name, item.values) for item in test.schema] == [
+    test = opened(exported, splits=["test"], columns=["site", "visit"], unit="visit")
+    assert [(attribute.name, attribute.values) for attribute in test.schema] == [
         ("site", ("north", "south")),
         ("visit", ("8", "9", "10")),
     ]
@@ -102,56 +102,62 @@ def test_an_export_of_two_splits(tmp_path: Path, export: Callable[[Path], Path])
         0,
     ]  # of 10, 9, 8, 10, as texts
     assert (test.inputs(np.array([0]))[0, 0, 0] == (120, 7, 9)).all()
-    assert opened(place, splits=["test", "train"]).attribute("split").values == ("test", "train")
-    assert opened(place, unit="indoors").table.names == ("animal", "split")
-    same = opened(place)
+    assert opened(exported, splits=["test", "train"]).attribute("split").values == ("test", "train")
+    assert opened(exported, unit="indoors").table.names == ("animal", "split")
+    same = opened(exported)
     assert (
         same.fingerprint == data.fingerprint
-        and len({data.fingerprint, test.fingerprint, opened(place, size=9).fingerprint}) == 3
+        and len({data.fingerprint, test.fingerprint, opened(exported, size=9).fingerprint}) == 3
     )
 
 
 def test_the_forms_of_one_data_set_are_the_same_rows(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    one = rows(TRAIN)
-    one.save_to_disk(tmp_path / "folder")
-    one.to_parquet(tmp_path / "pets.parquet")
+    saved_rows = rows(TRAIN)
+    saved_rows.save_to_disk(tmp_path / "folder")
+    saved_rows.to_parquet(tmp_path / "pets.parquet")
     arrow = next((tmp_path / "folder").glob("*.arrow"))
     assert "examples/s" in capfd.readouterr().err  # the bars of writing; reading shows none
-    found = [opened(place) for place in (tmp_path / "folder", tmp_path / "pets.parquet", arrow)]
+    datasets_read = [
+        opened(path) for path in (tmp_path / "folder", tmp_path / "pets.parquet", arrow)
+    ]
     assert capfd.readouterr().err == "" and not datasets.are_progress_bars_disabled()
-    assert len({data.fingerprint for data in found}) == 1 and found[0].table.names == (
+    assert len({data.fingerprint for data in datasets_read}) == 1 and datasets_read[
+        0
+    ].table.names == (
         "animal",
         "indoors",
     )
-    pixels = [data.inputs(np.arange(TRAIN)) for data in found]
+    pixels = [data.inputs(np.arange(TRAIN)) for data in datasets_read]
     assert all(np.array_equal(pixels[0], pixel) for pixel in pixels[1:])
 
 
 def test_a_folder_of_images_and_its_metadata(tmp_path: Path) -> None:
     names = [
-        f"{part}/{label}/{i}.png"
-        for part in ("test", "train")
+        f"{split_name}/{label}/{i}.png"
+        for split_name in ("test", "train")
         for label in ("cat", "dog")
         for i in range(2)
     ]
-    place = written(
+    pictures = written(
         tmp_path / "pets", {name: encoded((30 * k, 1, 2), name) for k, name in enumerate(names)}
     )
-    data = opened(place)
+    data = opened(pictures)
     assert data.table.names == ("label", "split") and data.attribute("label").values == (
         "cat",
         "dog",
     )
     assert data.attribute("split").values == ("train", "test")
     assert data.inputs(np.arange(8))[:, 0, 0, 0].tolist() == [120, 150, 180, 210, 0, 30, 60, 90]
-    told = tmp_path / "told"
-    written(told, {"a.png": encoded((9, 9, 9), "a.png"), "b.png": encoded((99, 9, 9), "b.png")})
-    (told / "metadata.jsonl").write_text(
+    with_metadata = tmp_path / "told"
+    written(
+        with_metadata, {"a.png": encoded((9, 9, 9), "a.png"), "b.png": encoded((99, 9, 9), "b.png")}
+    )
+    (with_metadata / "metadata.jsonl").write_text(
         '{"file_name": "a.png", "site": "south"}\n{"file_name": "b.png", "site": "north"}\n'
     )
-    data = opened(told, columns=["site"])
+    data = opened(with_metadata, columns=["site"])
     assert data.attribute("site").values == ("north", "south") and data.table.codes.tolist() == [
         [1, 0]
     ]
@@ -251,14 +257,14 @@ def test_what_is_no_text_is_one_sentence(
 
 
 def test_it_is_prepared_and_its_files_are_not_needed_after(tmp_path: Path) -> None:
-    place = saved(tmp_path)
-    direct = opened(place, unit="site")
+    exported = saved(tmp_path)
+    direct = opened(exported, unit="site")
     pixels = direct.inputs(np.arange(10))
     root = str(tmp_path / "root")
-    made = prepare(HuggingFace(path=str(place), size=8, unit="site"), root)
-    assert made.copy.parts == {"train": TRAIN, "test": TEST}
-    place.rename(tmp_path / "elsewhere")
-    copy = opened(place, unit="site", root=root)
+    preparation = prepare(HuggingFace(path=str(exported), size=8, unit="site"), root)
+    assert preparation.copy.parts == {"train": TRAIN, "test": TEST}
+    exported.rename(tmp_path / "elsewhere")
+    copy = opened(exported, unit="site", root=root)
     assert copy.table.digest() == direct.table.digest() and np.array_equal(
         copy.inputs(np.arange(10)), pixels
     )
@@ -386,9 +392,9 @@ def test_a_damaged_image_is_named_by_split_and_row(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_is_one_sentence_and_no_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = tmp_path / "pets.parquet"
-    rows(8).to_parquet(place)
-    place.write_bytes(place.read_bytes()[:-30])
+    file = tmp_path / "pets.parquet"
+    rows(8).to_parquet(file)
+    file.write_bytes(file.read_bytes()[:-30])
     logger, level = logging.getLogger("datasets"), datasets.logging.get_verbosity()
     logger.addHandler(caplog.handler)  # it passes nothing on to the root
     try:
@@ -396,7 +402,7 @@ def test_a_file_that_is_cut_is_one_sentence_and_no_log(
             DataError,
             match="pets.parquet cannot be read as a data set: Parquet magic bytes not found",
         ):
-            opened(place)
+            opened(file)
     finally:
         logger.removeHandler(caplog.handler)
     assert caplog.messages == [] and datasets.logging.get_verbosity() == level
@@ -439,12 +445,12 @@ def test_without_the_network_an_id_is_one_sentence(
 
 
 def test_code_of_a_data_set_is_never_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+    load_calls: list[dict[str, Any]] = []
 
     def load(
         path: str, name: str | None, revision: str | None, trust_remote_code: bool | None = None
     ) -> Any:
-        asked.append(
+        load_calls.append(
             {
                 "path": path,
                 "name": name,
@@ -456,7 +462,7 @@ def test_code_of_a_data_set_is_never_trusted(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     data = open_source("huggingface", {"id": "some/pets", "config": "small", "revision": "v1"})
-    assert asked == [
+    assert load_calls == [
         {"path": "some/pets", "name": "small", "revision": "v1", "trust_remote_code": False}
     ]
     assert data.name == "pets" and data.table.names == ("animal", "indoors")

@@ -52,10 +52,12 @@ def test_pairs_are_two_rows_with_the_names_of_their_values(tmp_path: Path, packe
         "65",
         "70",
     )
-    both = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]]).reshape(200, 96, 96, 1)
-    assert np.array_equal(data.inputs(np.arange(200)), both)
-    asked = np.array([199, 0, 121, 7])
-    assert np.array_equal(data.inputs(asked), both[asked])
+    all_pictures = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]]).reshape(
+        200, 96, 96, 1
+    )
+    assert np.array_equal(data.inputs(np.arange(200)), all_pictures)
+    rows = np.array([199, 0, 121, 7])
+    assert np.array_equal(data.inputs(rows), all_pictures[rows])
     info = np.concatenate([PARTS["train"]["info"], PARTS["test"]["info"]]).repeat(2, axis=0)
     codes = dict(zip(data.table.names, data.table.codes, strict=True))
     assert np.array_equal(codes["instance"], info[:, 0]) and np.array_equal(
@@ -80,23 +82,23 @@ def test_units_are_toys_and_none_is_in_both_parts(tmp_path: Path) -> None:
 
 def test_one_copy_serves_both_cameras_and_both_numbers_of_channels(tmp_path: Path) -> None:
     root = prepared(tmp_path)
-    left, right, both = (
+    left, right, stereo = (
         open_source("smallnorb", {"root": root, "camera": camera})
         for camera in ("left", "right", "both")
     )
-    assert (left.n_base, right.n_base, both.n_base) == (100, 100, 200)
+    assert (left.n_base, right.n_base, stereo.n_base) == (100, 100, 200)
     pairs = np.concatenate([PARTS["train"]["dat"], PARTS["test"]["dat"]])
-    for place, data in enumerate((left, right)):
-        assert np.array_equal(data.inputs(np.arange(100))[..., 0], pairs[:, place])
-        assert data.attribute("camera").values == (("left", "right")[place],)
-    assert len({left.fingerprint, right.fingerprint, both.fingerprint}) == 3
+    for camera_number, data in enumerate((left, right)):
+        assert np.array_equal(data.inputs(np.arange(100))[..., 0], pairs[:, camera_number])
+        assert data.attribute("camera").values == (("left", "right")[camera_number],)
+    assert len({left.fingerprint, right.fingerprint, stereo.fingerprint}) == 3
     grey = open_source("smallnorb", {"root": root, "channels": 3})
     assert np.array_equal(
         grey.inputs(np.arange(9)), np.repeat(left.inputs(np.arange(9)), 3, axis=3)
     )
     card = facts("sources", "smallnorb").card
     assert card is not None and card.totals == {"train": 24_300, "test": 24_300} and not card.drawn
-    assert list(card.attributes) == list(both.table.names)
+    assert list(card.attributes) == list(stereo.table.names)
 
 
 def test_offsets_turn_the_azimuths_of_their_toys_only(tmp_path: Path) -> None:
@@ -118,11 +120,13 @@ def test_offsets_turn_the_azimuths_of_their_toys_only(tmp_path: Path) -> None:
     )
     assert turned.fingerprint != plain.fingerprint
     assert np.array_equal(turned.inputs(np.arange(5)), plain.inputs(np.arange(5)))
-    whole = open_source(
+    round_the_circle = open_source(
         "smallnorb", {"root": root, "azimuth_offsets": {"human": 100 - 360 * 10**30}}
     )
     human = category == 1
-    assert np.array_equal(whole.table.column("azimuth")[human], (azimuth[human] + 5) % 18)
+    assert np.array_equal(
+        round_the_circle.table.column("azimuth")[human], (azimuth[human] + 5) % 18
+    )
     assert (
         open_source("smallnorb", {"root": root, "azimuth_offsets": {"human": 0}}).fingerprint
         == plain.fingerprint
@@ -178,14 +182,17 @@ def test_values_that_are_none_are_refused(tmp_path: Path) -> None:
         ("info", 2, 36, "azimuth is 36 in row 4"),
         ("info", 3, -1, "lighting is -1 in row 4"),
     ):
-        part = {name: values.copy() for name, values in PARTS["train"].items()}
-        part[kind][3 if column is None else (3, column)] = value
+        train_arrays = {name: values.copy() for name, values in PARTS["train"].items()}
+        train_arrays[kind][3 if column is None else (3, column)] = value
         with pytest.raises(DataError, match=words):
-            SmallNORB().read(write_norb(tmp_path, {"train": part}))
-    part = {name: values.copy() for name, values in PARTS["train"].items()}
-    part["cat"][30], part["info"][30] = part["cat"][3], part["info"][3]
+            SmallNORB().read(write_norb(tmp_path, {"train": train_arrays}))
+    train_arrays = {name: values.copy() for name, values in PARTS["train"].items()}
+    train_arrays["cat"][30], train_arrays["info"][30] = (
+        train_arrays["cat"][3],
+        train_arrays["info"][3],
+    )
     with pytest.raises(DataError, match="have two rows alike"):
-        SmallNORB().read(write_norb(tmp_path, {"train": part}))
+        SmallNORB().read(write_norb(tmp_path, {"train": train_arrays}))
 
 
 def test_files_may_be_packed_or_not_each(tmp_path: Path) -> None:
@@ -197,7 +204,9 @@ def test_files_may_be_packed_or_not_each(tmp_path: Path) -> None:
     assert source.missing(folder) == () and len(source.places(folder)) == 6
     assert source.read(folder).dataset.n_base == 200
     (folder / f"{NORB['train']}-cat.mat").unlink()
-    assert [item.name for item in source.missing(folder)] == [f"{NORB['train']}-cat.mat.gz"]
+    assert [missing_file.name for missing_file in source.missing(folder)] == [
+        f"{NORB['train']}-cat.mat.gz"
+    ]
 
 
 def test_the_whole_set_gives_the_papers_sizes(
@@ -211,20 +220,21 @@ def test_the_whole_set_gives_the_papers_sizes(
     rows.
     """
     monkeypatch.setattr(smallnorb, "SIDE", 8)
-    parts = {}
-    for part, toys in TOYS.items():
+    arrays_of_part = {}
+    for part_name, toys in TOYS.items():
         grid = np.array(
             list(itertools.product(range(5), toys, range(9), range(0, 36, 2), range(6))),
             dtype=np.int32,
         )
         pictures = np.zeros((len(grid), 2, 8, 8), np.uint8)
-        number = np.arange(len(grid), dtype="<u4") + len(parts) * len(
+        number = np.arange(len(grid), dtype="<u4") + len(arrays_of_part) * len(
             grid
         )  # equal pictures would be one picture
         pictures[:, 0, 0, :4] = number.view(np.uint8).reshape(-1, 4)
-        parts[part] = {"cat": grid[:, 0], "info": grid[:, 1:], "dat": pictures}
+        arrays_of_part[part_name] = {"cat": grid[:, 0], "info": grid[:, 1:], "dat": pictures}
     prepare(
-        SmallNORB(root=str(tmp_path), size=8), originals=str(write_norb(tmp_path / "files", parts))
+        SmallNORB(root=str(tmp_path), size=8),
+        originals=str(write_norb(tmp_path / "files", arrays_of_part)),
     )
     data = open_source("smallnorb", {"root": str(tmp_path), "size": 8})
     assert data.n_base == 48_600
@@ -233,7 +243,7 @@ def test_the_whole_set_gives_the_papers_sizes(
         "lighting": list(range(5)),
         "elevation": [30, 40, 50, 60, 70],
     }
-    kept = {"smallnorb": data.keep(keep)}
+    sources = {"smallnorb": data.keep(keep)}
     shifts: dict[str, list[dict[str, Any]]] = {
         "SC": [{"type": "spurious-correlation", "attribute": "azimuth", "counterexamples": 0.01}],
         "LDD": [
@@ -256,15 +266,15 @@ def test_the_whole_set_gives_the_papers_sizes(
         ("SC+UDS", 101),
         ("LDD+UDS", 1280),
     ):
-        shift = parse_shift([part for name in names.split("+") for part in shifts[name]])
+        shift = parse_shift([step for name in names.split("+") for step in shifts[name]])
         plan = SplitPlan(
             "category", ("azimuth", "lighting", "elevation"), shift, parse_draw(1), roles
         )
-        split = make_split(kept, "smallnorb", plan, seed=0)
+        split = make_split(sources, "smallnorb", plan, seed=0)
         assert (len(split.train), len(split.evaluation["test"])) == (rows, 3125), names
         assert split.report["short"] == {}
         toys = [
-            set(kept["smallnorb"].row_units(part.rows).tolist())
-            for part in (split.train, split.validation["validation"])
+            set(sources["smallnorb"].row_units(split_rows.rows).tolist())
+            for split_rows in (split.train, split.validation["validation"])
         ]
         assert toys[0] and toys[1] and not toys[0] & toys[1]

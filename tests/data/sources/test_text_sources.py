@@ -30,29 +30,29 @@ def jsonl(*records: dict[str, Any]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
-def review(text: str | None, stars: float, product: str, **more: Any) -> dict[str, Any]:
-    told = {
+def review(text: str | None, stars: float, product: str, **columns: Any) -> dict[str, Any]:
+    record = {
         "overall": stars,
         "verified": True,
         "reviewerID": "A1",
         "asin": product,
         "unixReviewTime": 1 << 30,
-        **more,
+        **columns,
     }
-    return told if text is None else told | {"reviewText": text}
+    return record if text is None else record | {"reviewText": text}
 
 
 def nli(
     label: str, first: str, second: str, prompt: str | None = None, genre: str | None = None
 ) -> dict[str, Any]:
-    told = {
+    record = {
         "annotator_labels": [label],
         "gold_label": label,
         "sentence1": first,
         "sentence2": second,
         "pairID": "1e",
     }
-    return told | ({} if prompt is None else {"promptID": prompt, "genre": genre})
+    return record | ({} if prompt is None else {"promptID": prompt, "genre": genre})
 
 
 def pairs(*texts: str) -> list[str]:
@@ -216,62 +216,64 @@ def written(folder: Path, files: Files) -> Path:
 
 def packed(name: str, folder: Path) -> Path:
     """The files as they are published."""
-    known = KNOWN[name]
+    published = KNOWN[name]
     folder.mkdir(exist_ok=True)
-    if known.archive.endswith(".zip"):
-        with zipfile.ZipFile(folder / known.archive, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, data in known.files.items():
+    if published.archive.endswith(".zip"):
+        with zipfile.ZipFile(folder / published.archive, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, data in published.files.items():
                 archive.writestr(file, data)
-    elif known.archive:
-        with tarfile.open(folder / known.archive, "w:gz") as tar:
-            for file, data in known.files.items():
+    elif published.archive:
+        with tarfile.open(folder / published.archive, "w:gz") as tar:
+            for file, data in published.files.items():
                 info = tarfile.TarInfo(file)
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
     elif name == "amazon-reviews":
-        for file, data in known.files.items():
+        for file, data in published.files.items():
             (folder / f"{file}.gz").write_bytes(gzip.compress(data))
     else:
-        written(folder, known.files)
+        written(folder, published.files)
     return folder
 
 
 def test_there_are_five_and_each_is_known_here():
     cards = {
-        item.name
-        for item in listing("sources")
-        if item.card is not None and item.card.shape.startswith("a text") and item.card.files
+        entry.name
+        for entry in listing("sources")
+        if entry.card is not None and entry.card.shape.startswith("a text") and entry.card.files
     }
     assert cards == set(KNOWN) and len(KNOWN) == 5
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_rows_are_those_of_the_files_packed_or_not_and_of_the_copy(name, tmp_path):
-    known = KNOWN[name]
-    for folder in (packed(name, tmp_path / "packed"), written(tmp_path / "plain", known.files)):
-        made = source(name, root=str(tmp_path / f"root of {folder.name}"))
-        reading = made.read(folder)
+    published = KNOWN[name]
+    for folder in (packed(name, tmp_path / "packed"), written(tmp_path / "plain", published.files)):
+        text_source = source(name, root=str(tmp_path / f"root of {folder.name}"))
+        reading = text_source.read(folder)
         assert (
-            reading.parts == known.parts
-            and reading.dataset.inputs(np.arange(len(known.texts))).tolist() == known.texts
+            reading.parts == published.parts
+            and reading.dataset.inputs(np.arange(len(published.texts))).tolist() == published.texts
         )
-        copy = prepare(made, originals=str(folder), accept_totals=True).copy
-        assert (copy.store, copy.image_shape, copy.parts) == ("text", None, known.parts)
-        check(made)
-        data = made.load()
+        copy = prepare(text_source, originals=str(folder), accept_totals=True).copy
+        assert (copy.store, copy.image_shape, copy.parts) == ("text", None, published.parts)
+        check(text_source)
+        data = text_source.load()
         assert (
             str(data.input) == "texts"
-            and data.inputs(np.arange(data.n_rows)).tolist() == known.texts
+            and data.inputs(np.arange(data.n_rows)).tolist() == published.texts
         )
-        assert data.inputs(np.array([2, 0])).tolist() == [known.texts[2], known.texts[0]]
-        for column, words in known.columns.items():
+        assert data.inputs(np.array([2, 0])).tolist() == [published.texts[2], published.texts[0]]
+        for column, words in published.columns.items():
             values = data.attribute(column).values
             assert [values[code] for code in data.table.column(column)] == words
         units = (
             None if data.units is None else np.unique(data.units, return_inverse=True)[1].tolist()
         )
-        assert units == known.units
-        assert data.contents is not None and len(set(data.contents.tolist())) == len(known.texts)
+        assert units == published.units
+        assert data.contents is not None and len(set(data.contents.tolist())) == len(
+            published.texts
+        )
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -280,13 +282,13 @@ def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(name, tmp_
         written(tmp_path / "empty", {"a.txt": b""}),
         written(tmp_path / "cut", dict(list(KNOWN[name].files.items())[1:]) or {"b": b""}),
     ):
-        made = source(name, root=str(tmp_path / "root"))
+        text_source = source(name, root=str(tmp_path / "root"))
         with pytest.raises(DataError) as caught:
-            prepare(made, originals=str(folder))
+            prepare(text_source, originals=str(folder))
         sentence = str(caught.value)
         assert (
             "\n" not in sentence
-            and made.card.get in sentence
+            and text_source.card.get in sentence
             and "http" in sentence
             and any(word in sentence for word in ("GB", "MB"))
         )
@@ -414,28 +416,32 @@ def test_a_fault_is_named_by_file_and_line_and_nothing_is_left(
 
 def test_so_many_reviews_are_taken_by_chance_whatever_their_order(tmp_path):
     lines = [jsonl(review(f"Text {row}", row % 5 + 1, f"B{row}")) for row in range(200)]
-    found = []
+    texts_by_order = []
     for name, order in (("one", lines), ("two", lines[::-1])):
         folder = written(tmp_path / name, {FILES["books"]: gzip.compress(b"".join(order))})
         reading = load("sources", "amazon-reviews")(categories=["books"], rows=50).read(folder)
-        found.append(reading.dataset.inputs(np.arange(50)).tolist())
-    whole = load("sources", "amazon-reviews")(categories=["books"], rows=None).read(
+        texts_by_order.append(reading.dataset.inputs(np.arange(50)).tolist())
+    all_reviews = load("sources", "amazon-reviews")(categories=["books"], rows=None).read(
         tmp_path / "one"
     )
-    assert whole.parts == {"books": 200} and found[0] == found[1][::-1] and len(set(found[0])) == 50
-    rows = sorted(int(text.split()[1]) for text in found[0])
+    assert (
+        all_reviews.parts == {"books": 200}
+        and texts_by_order[0] == texts_by_order[1][::-1]
+        and len(set(texts_by_order[0])) == 50
+    )
+    rows = sorted(int(text.split()[1]) for text in texts_by_order[0])
     assert 60 < np.mean(rows) < 140 and rows != list(range(50))
 
 
 def test_a_text_in_two_official_parts_is_told_of_as_a_text(tmp_path, capsys):
     rows = {"Train": range(60), "Test": range(50, 100)}
     files = {
-        f"drugsCom{part}_raw.tsv": (
+        f"drugsCom{split_name}_raw.tsv": (
             "\n".join(
                 ["\treview\trating", *(f"{i}\ttext {i}\t{i % 10 + 1}" for i in numbers)]
             ).encode()
         )
-        for part, numbers in rows.items()
+        for split_name, numbers in rows.items()
     }
     prepare(
         source("drugs.com", root=str(tmp_path / "root")),

@@ -97,10 +97,10 @@ WILD = {
                 ("empty", "mazama temama 1", "mazama temama 2")[label]
                 for _, _, label in wild.IWILDCAM
             ],
-            "location": [str(place) for _, place, _ in wild.IWILDCAM],
+            "location": [str(location) for _, location, _ in wild.IWILDCAM],
             "split": [split for split, _, _ in wild.IWILDCAM],
         },
-        [place for _, place, _ in wild.IWILDCAM],
+        [location for _, location, _ in wild.IWILDCAM],
     ),
     "fmow": Wild(
         wild.fmow,
@@ -176,9 +176,9 @@ WILD = {
 
 
 def source(name: str, **settings: Any) -> PreparedSource:
-    made = load("sources", name)(**{"size": 8, **WILD[name].settings, **settings})
-    assert isinstance(made, PreparedSource)
-    return made
+    prepared_source = load("sources", name)(**{"size": 8, **WILD[name].settings, **settings})
+    assert isinstance(prepared_source, PreparedSource)
+    return prepared_source
 
 
 def archived(name: str, folder: Path) -> Path:
@@ -202,43 +202,47 @@ def words(data: AttributedDataset, name: str) -> list[str]:
 
 def test_they_are_all_here_and_there_are_thirteen() -> None:
     homes = ("celeba", "deepfashion", "imagenet_family", "video_frames", "wilds")
-    there = {item.name for item in listing("sources") if item.module.rpartition(".")[2] in homes}
-    assert there == set(WILD) and len(WILD) == 13
+    names = {entry.name for entry in listing("sources") if entry.module.rpartition(".")[2] in homes}
+    assert names == set(WILD) and len(WILD) == 13
 
 
 @pytest.mark.parametrize("name", WILD)
 def test_archive_and_folder_are_the_same_rows_and_the_copy_too(name: str, tmp_path: Path) -> None:
-    known = WILD[name]
-    folder = written(tmp_path / "folder", known.files())
+    wild_files = WILD[name]
+    folder = written(tmp_path / "folder", wild_files.files())
     unpacked = source(name).read(folder)
     data = unpacked.dataset
-    assert {column: words(data, column) for column in known.columns} == known.columns
-    if known.units is None:
+    assert {column: words(data, column) for column in wild_files.columns} == wild_files.columns
+    if wild_files.units is None:
         assert data.units is None
     else:
         assert (
             data.units is not None
-            and np.unique(data.units, return_inverse=True)[1].tolist() == known.units
+            and np.unique(data.units, return_inverse=True)[1].tolist() == wild_files.units
         )
     rows = np.arange(data.n_rows)
     pixels = data.inputs(rows).astype(int)
-    pictures = [name for name in known.files() if name.lower().endswith((".jpg", ".jpeg", ".png"))]
+    pictures = [
+        name for name in wild_files.files() if name.lower().endswith((".jpg", ".jpeg", ".png"))
+    ]
     if name != "objectnet":  # its pictures have a border of another colour
-        expected = np.array([wild.colour(pictures[place]) for place in known.order])
+        expected = np.array(
+            [wild.colour(pictures[picture_number]) for picture_number in wild_files.order]
+        )
         assert np.abs(pixels[:, 4, 4] - expected).max() <= 6 and len(
             np.unique(expected, axis=0)
         ) == len(rows)  # JPEG
     root = tmp_path / "root"
-    made = source(name, root=str(root))
-    originals = archived(name, tmp_path / "archive") if known.archives else folder
-    if known.archives:
+    prepared_source = source(name, root=str(root))
+    originals = archived(name, tmp_path / "archive") if wild_files.archives else folder
+    if wild_files.archives:
         packed = source(name).read(originals)
         assert (
             packed.dataset.table.digest() == data.table.digest() and packed.parts == unpacked.parts
         )
         assert np.array_equal(packed.dataset.inputs(rows), pixels)
-    prepare(made, originals=str(originals), accept_totals=True)
-    copy = made.load()
+    prepare(prepared_source, originals=str(originals), accept_totals=True)
+    copy = prepared_source.load()
     assert copy.table.digest() == data.table.digest() and np.array_equal(copy.inputs(rows), pixels)
     assert (copy.units is None) == (data.units is None) and (
         data.units is None or np.array_equal(copy.units, data.units)
@@ -249,38 +253,43 @@ def test_archive_and_folder_are_the_same_rows_and_the_copy_too(name: str, tmp_pa
 def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(
     name: str, tmp_path: Path
 ) -> None:
-    made = source(name)
+    prepared_source = source(name)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(DataError) as caught:
-        prepare(made, originals=str(empty), root=str(tmp_path / "root"))
+        prepare(prepared_source, originals=str(empty), root=str(tmp_path / "root"))
     sentence = str(caught.value)
     assert (
         "\n" not in sentence
         and str(empty) in sentence
         and name in sentence
-        and made.card.get in sentence
+        and prepared_source.card.get in sentence
     )
     assert (
-        "GB" in made.card.get
-        and "http" in made.card.get
+        "GB" in prepared_source.card.get
+        and "http" in prepared_source.card.get
         and not (tmp_path / "root" / name).exists()
     )
-    other = written(tmp_path / "other", {"a/b/c.txt": b"x"})
+    unrelated = written(tmp_path / "other", {"a/b/c.txt": b"x"})
     with pytest.raises(DataError) as caught:
-        prepare(made, originals=str(other), root=str(tmp_path / "root"))
-    assert "\n" not in str(caught.value) and made.card.get in str(caught.value)
+        prepare(prepared_source, originals=str(unrelated), root=str(tmp_path / "root"))
+    assert "\n" not in str(caught.value) and prepared_source.card.get in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, known in WILD.items() if known.archives and name not in ("imagenet-r",)]
+    "name",
+    [
+        name
+        for name, wild_files in WILD.items()
+        if wild_files.archives and name not in ("imagenet-r",)
+    ],
 )
 def test_every_picture_and_list_that_is_needed_is_missed(name: str, tmp_path: Path) -> None:
     """Of each kind of file one is taken away, emptied or made a page: the same rows, or a
     sentence."""
-    files, made = WILD[name].files(), source(name)
+    files, prepared_source = WILD[name].files(), source(name)
     folder = written(tmp_path / "folder", files)
-    whole = made.read(folder).dataset.table.digest()
+    full_digest = prepared_source.read(folder).dataset.table.digest()
     kinds = {
         Path(file).suffix.lower() + Path(file).name[:5]: file
         for file in files
@@ -291,21 +300,21 @@ def test_every_picture_and_list_that_is_needed_is_missed(name: str, tmp_path: Pa
         for data in (None, b"", b"<!DOCTYPE html><p>Log in"):
             (folder / file).unlink() if data is None else (folder / file).write_bytes(data)
             try:
-                found = made.read(folder).dataset
-                found.inputs(np.arange(found.n_rows))
-                assert data is None or found.table.digest() == whole
+                dataset = prepared_source.read(folder).dataset
+                dataset.inputs(np.arange(dataset.n_rows))
+                assert data is None or dataset.table.digest() == full_digest
             except DataError as error:
                 refused += 1
                 assert "\n" not in str(error)
             (folder / file).write_bytes(files[file])
-    assert refused >= 2 and made.read(folder).dataset.table.digest() == whole
+    assert refused >= 2 and prepared_source.read(folder).dataset.table.digest() == full_digest
 
 
 def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
     files = WILD[name].files()
-    told = files[file].decode()
-    assert old in told
-    return written(folder, files | {file: told.replace(old, new, 1).encode()})
+    listing_text = files[file].decode()
+    assert old in listing_text
+    return written(folder, files | {file: listing_text.replace(old, new, 1).encode()})
 
 
 @pytest.mark.parametrize(
@@ -545,8 +554,8 @@ def test_corruptions_need_their_own_archives_alone() -> None:
 def test_classes_are_those_present_all_thousand_or_a_subset(tmp_path: Path) -> None:
     root, folder = str(tmp_path / "root"), written(tmp_path / "folder", wild.imagenet_a())
     prepare(source("imagenet-a", root=root), originals=str(folder), accept_totals=True)
-    whole = open_source("imagenet-a", {"root": root, "size": 8, "classes": "all"})
-    assert whole.attribute("class").values == S and whole.table.column("class").tolist() == [
+    dataset = open_source("imagenet-a", {"root": root, "size": 8, "classes": "all"})
+    assert dataset.attribute("class").values == S and dataset.table.column("class").tolist() == [
         15,
         987,
     ]
@@ -563,8 +572,8 @@ def test_the_facts_of_imagenets_classes_hold_together() -> None:
     assert sizes == {"objectnet": 113, "imagenet-vid": 30, "ytbb": 24}
     meaning: dict[str, tuple[int, ...]] = {}
     for name in sizes:
-        places = [place for several in groups(name).values() for place in several]
-        assert len(places) == len(set(places)) and max(places) < 1000, (
+        outputs = [output for several in groups(name).values() for output in several]
+        assert len(outputs) == len(set(outputs)) and max(outputs) < 1000, (
             f"{name} gives an output to two classes"
         )
         for label, several in groups(name).items():
@@ -588,15 +597,15 @@ def test_the_facts_of_imagenets_classes_hold_together() -> None:
 
 
 def test_outputs_of_a_network_become_those_of_other_classes() -> None:
-    outputs = np.zeros((2, 1000), dtype=np.float32)
-    outputs[0, [409, 530, 765]] = 1, 3, 2
-    outputs[1, [559, 0]] = 5, 9
-    logits = onto_classes(outputs, ["chair", "alarm_clock", "cow", S[0]])
+    thousand_logits = np.zeros((2, 1000), dtype=np.float32)
+    thousand_logits[0, [409, 530, 765]] = 1, 3, 2
+    thousand_logits[1, [559, 0]] = 5, 9
+    logits = onto_classes(thousand_logits, ["chair", "alarm_clock", "cow", S[0]])
     assert logits is not None and logits.tolist() == [
         [2, 3, np.finfo(np.float32).min, 0],
         [5, 0, np.finfo(np.float32).min, 9],
     ]
-    assert onto_classes(outputs, ["chair", "sofa"]) is None and outputs_of([S[7]]) == [(7,)]
+    assert onto_classes(thousand_logits, ["chair", "sofa"]) is None and outputs_of([S[7]]) == [(7,)]
 
 
 def test_imagenet_itself_takes_the_classes_of_a_subset(tmp_path: Path) -> None:
@@ -651,8 +660,8 @@ def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: 
         "selection": ["last"],
         "seeds": 1,
     }
-    results = cw.run_study(study, str(tmp_path / "out"), workers=0)
-    (row,) = (row for row in results.rows if row["set"] == "test")
+    study_results = cw.run_study(study, str(tmp_path / "out"), workers=0)
+    (row,) = (row for row in study_results.rows if row["set"] == "test")
     assert row["metrics"]["accuracy"] == 1
 
 
@@ -671,7 +680,7 @@ def test_the_parts_of_wilds_are_roles_and_no_unit_is_in_two(
     unless there are no units."""
     folder = written(tmp_path / "folder", WILD[name].files())
     data = source(name).read(folder).dataset
-    parts = data.attribute("split").values
+    official_sets = data.attribute("split").values
 
     def split(dataset: AttributedDataset, validation: str) -> Any:
         roles = Roles(
@@ -685,27 +694,30 @@ def test_the_parts_of_wilds_are_roles_and_no_unit_is_in_two(
             {"d": dataset}, "d", SplitPlan(label, (attribute,), roles=roles, sets=sets), 0
         )
 
-    made = split(data, "val")
-    found = {
-        "train": made.train.rows,
-        "val": made.validation["validation"].rows,
-        "test": made.evaluation["test"].rows,
+    split_sets = split(data, "val")
+    rows_of_set = {
+        "train": split_sets.train.rows,
+        "val": split_sets.validation["validation"].rows,
+        "test": split_sets.evaluation["test"].rows,
     }
-    for part, rows in found.items():
+    for set_name, rows in rows_of_set.items():
         assert (
-            sorted(rows) == np.flatnonzero(data.table.column("split") == parts.index(part)).tolist()
-        ), part
+            sorted(rows)
+            == np.flatnonzero(data.table.column("split") == official_sets.index(set_name)).tolist()
+        ), set_name
     assert data.units is not None
-    for one, other in (("train", "val"), ("train", "test"), ("val", "test")):
-        assert not set(data.units[found[one]]) & set(data.units[found[other]])
-    for part in ("id_val", "id_test"):
-        if part in shared:
+    for first_set, second_set in (("train", "val"), ("train", "test"), ("val", "test")):
+        assert not set(data.units[rows_of_set[first_set]]) & set(
+            data.units[rows_of_set[second_set]]
+        )
+    for set_name in ("id_val", "id_test"):
+        if set_name in shared:
             with pytest.raises(
                 CrosswindError,
                 match="in two parts of the official split; a source whose option unit is none",
             ):
-                split(data, part)
+                split(data, set_name)
             free = source(name, unit="none")
-            assert len(split(free.finish(data), part).validation["validation"])
-        elif part in parts:
-            assert len(split(data, part).validation["validation"]) == 1
+            assert len(split(free.finish(data), set_name).validation["validation"])
+        elif set_name in official_sets:
+            assert len(split(data, set_name).validation["validation"]) == 1

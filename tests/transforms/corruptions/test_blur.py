@@ -51,11 +51,11 @@ TABLES = ("imagenet", "cifar")
 @cache
 def photos(height: int = 64, width: int = 64) -> NDArray[np.uint8]:
     """A part of each of scikit-learn's two photographs: uint8 [2, height, width, 3]."""
-    found = np.stack(
+    photo_parts = np.stack(
         [image[100 : 100 + height, 200 : 200 + width] for image in load_sample_images().images]
     )
-    assert found.shape == (2, height, width, 3) and found.std() > 20
-    return found
+    assert photo_parts.shape == (2, height, width, 3) and photo_parts.std() > 20
+    return photo_parts
 
 
 def batch(pixels: NDArray[np.uint8]) -> torch.Tensor:
@@ -80,15 +80,15 @@ def oracle() -> Any:
 
 
 def only_where_whole(
-    found: NDArray[np.int64], exact: NDArray[np.float64], tolerance: float
+    blurred: NDArray[np.int64], exact: NDArray[np.float64], tolerance: float
 ) -> None:
     """`found` is `exact` cut downwards, but where that is within `tolerance` of a whole number:
     there it is one off at most."""
     expected = np.floor(np.clip(exact, 0, 255)).astype(np.int64)
-    differ = found != expected
-    assert np.abs(found - expected).max() <= 1
+    differ = blurred != expected
+    assert np.abs(blurred - expected).max() <= 1
     assert np.abs(exact - np.rint(exact))[differ].max(initial=0) < tolerance
-    assert differ.mean() < 0.12 and found.std() > 1
+    assert differ.mean() < 0.12 and blurred.std() > 1
 
 
 @pytest.mark.parametrize("name", ["gaussian-blur", "defocus-blur", "zoom-blur"])
@@ -103,16 +103,16 @@ def test_what_is_not_random_is_the_originals(name: str, size: tuple[int, int]) -
     """
     theirs, pixels, compared = oracle(), photos(*size), 0
     for severity in SEVERITIES:
-        found = done(load("transforms", name)(severity, "imagenet"), pixels)
+        blurred = done(load("transforms", name)(severity, "imagenet"), pixels)
         expected = np.stack(
             [theirs.corrupt(pixel, severity, name.replace("-", "_")) for pixel in pixels]
         ).astype(np.int64)
-        assert np.abs(found - expected).max() <= 1
+        assert np.abs(blurred - expected).max() <= 1
         if (name, severity) == ("defocus-blur", 1):
-            assert (found >= expected).all() and (found != expected).mean() < 0.04
+            assert (blurred >= expected).all() and (blurred != expected).mean() < 0.04
         else:
-            assert (found != expected).mean() < 2e-4
-        assert np.abs(found - pixels).mean() > 1
+            assert (blurred != expected).mean() < 2e-4
+        assert np.abs(blurred - pixels).mean() > 1
         compared += 1
     assert compared == 5
 
@@ -167,11 +167,11 @@ def test_defocus_blur_is_a_plain_correlation(
         normal = np.exp(-(np.arange(-half, half + 1.0) ** 2) / (2 * sd**2))
         normal /= normal.sum()
         kernel = ndimage.correlate(square / square.sum(), np.outer(normal, normal), mode="mirror")
-        found = disk(radius, sd)
-        margin = (len(kernel) - len(found)) // 2
+        kernel_of_disk = disk(radius, sd)
+        margin = (len(kernel) - len(kernel_of_disk)) // 2
         inner = slice(margin, len(kernel) - margin)
         assert (
-            np.abs(found - kernel[inner, inner]).max() < 1e-6
+            np.abs(kernel_of_disk - kernel[inner, inner]).max() < 1e-6
             and kernel.sum() - kernel[inner, inner].sum() < 1e-8
         )
         exact = ndimage.correlate(
@@ -183,9 +183,15 @@ def test_defocus_blur_is_a_plain_correlation(
 def test_two_disks_of_defocus_brighten() -> None:
     """Radius 8 on 17 and 10 on 21 pixels touch the edge of their squares, where mirroring counts
     what is next to it twice."""
-    assert [round(disk(*one).sum(), 4) for one in DEFOCUS[0]] == [1, 1, 1, 1.0130, 1.0108]
-    assert [disk(*one).sum() for one in DEFOCUS[1]] == [1] * 5
-    assert [len(disk(*one)) for one in DEFOCUS[0]] == [7, 11, 15, 17, 21]
+    assert [round(disk(*disk_constants).sum(), 4) for disk_constants in DEFOCUS[0]] == [
+        1,
+        1,
+        1,
+        1.0130,
+        1.0108,
+    ]
+    assert [disk(*disk_constants).sum() for disk_constants in DEFOCUS[1]] == [1] * 5
+    assert [len(disk(*disk_constants)) for disk_constants in DEFOCUS[0]] == [7, 11, 15, 17, 21]
 
 
 @pytest.mark.parametrize(("table", "ends"), list(zip(TABLES, ZOOM, strict=True)))
@@ -199,11 +205,14 @@ def test_zoom_blur_is_scipys_zoom(table: str, ends: tuple[tuple[float, float], .
         numbers.append(len(factors))
         total = pixels.astype(np.float64)
         for factor in factors:
-            kept = [int(np.ceil(side / factor)) for side in (33, 46)]
-            first = [(side - part) // 2 for side, part in zip((33, 46), kept, strict=True)]
-            middle = pixels[:, first[0] : first[0] + kept[0], first[1] : first[1] + kept[1]].astype(
-                np.float64
-            )
+            cropped_sides = [int(np.ceil(side / factor)) for side in (33, 46)]
+            first = [
+                (side - cropped_side) // 2
+                for side, cropped_side in zip((33, 46), cropped_sides, strict=True)
+            ]
+            middle = pixels[
+                :, first[0] : first[0] + cropped_sides[0], first[1] : first[1] + cropped_sides[1]
+            ].astype(np.float64)
             total = total + ndimage.zoom(middle, (1, factor, factor, 1), order=1)[:, :33, :46]
         only_where_whole(done(ZoomBlur(severity, table), pixels), total / (len(factors) + 1), 1e-6)
     assert numbers == ([12, 16, 11, 13, 11] if table == "imagenet" else [7, 12, 16, 21, 26])
@@ -232,15 +241,15 @@ def test_motion_blur_along_an_angle_is_the_packages() -> None:
         pixels = photos(*size)[:1]
         for radius, sd in sets:
             x = batch(pixels).repeat(len(angles), 1, 1, 1)
-            found = (
+            smeared = (
                 smear(x, motion_paths(angles, radius), motion_weights(radius, sd))
                 .permute(0, 2, 3, 1)
                 .numpy()
             )
             for i, angle in enumerate(angles):
                 blurred = theirs._motion_blur(pixels[0], radius, sd, angle)
-                assert (found[i] != np.uint8(np.clip(blurred, 0, 255))).mean() < 0.04
-                only_where_whole(found[i].astype(np.int64), blurred.astype(np.float64), 1e-3)
+                assert (smeared[i] != np.uint8(np.clip(blurred, 0, 255))).mean() < 0.04
+                only_where_whole(smeared[i].astype(np.int64), blurred.astype(np.float64), 1e-3)
                 compared += 1
     assert compared == 3 * 5 * 13
 
@@ -250,8 +259,8 @@ def test_a_line_of_motion_by_hand() -> None:
     2 3 3 right."""
     assert motion_paths(np.array([30.0]), 2)[0].tolist() == [[0, 0], [0, 1], [1, 2], [1, 3], [2, 3]]
     x = torch.tensor([0, 64, 128, 0], dtype=torch.uint8).view(1, 1, 1, 4)
-    found = smear(x, motion_paths(np.array([0.0]), 1), np.array([0.5, 0.25, 0.25]))
-    assert found.flatten().tolist() == [0 + 16 + 32, 32 + 32, 64, 0]
+    smeared = smear(x, motion_paths(np.array([0.0]), 1), np.array([0.5, 0.25, 0.25]))
+    assert smeared.flatten().tolist() == [0 + 16 + 32, 32 + 32, 64, 0]
     assert motion_weights(1, 1.0).tolist() == pytest.approx(
         [0.574097, 0.348207, 0.0776954], abs=1e-5
     )  # 1, .606531, .135335 / 1.741866
@@ -284,7 +293,9 @@ def test_motion_looked_up_is_motion_by_views(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(MotionBlur(4, "imagenet")(x, keys(16)), blurred)
 
 
-@pytest.mark.parametrize("constants", sorted({one[1:] for one in GLASS[0] + GLASS[1]}))
+@pytest.mark.parametrize(
+    "constants", sorted({glass_constants[1:] for glass_constants in GLASS[0] + GLASS[1]})
+)
 def test_maps_are_the_originals_loop(constants: tuple[int, int]) -> None:
     """An image of its own indices, three channels, through the original's loop with the same
     choices: "swaps" that copy rows."""
@@ -305,8 +316,8 @@ def test_maps_are_the_originals_loop(constants: tuple[int, int]) -> None:
 def test_choices_are_uniform_in_their_range() -> None:
     """[-reach, reach) both ways, as numpy's randint: 240,000 choices; of 36 pairs each 6,667 times,
     sd 81."""
-    found = glass_choices(200, 200, 3, 6, 0).reshape(-1, 2) + 3
-    counts = np.bincount(found[:, 0] * 6 + found[:, 1])
+    choices = glass_choices(200, 200, 3, 6, 0).reshape(-1, 2) + 3
+    counts = np.bincount(choices[:, 0] * 6 + choices[:, 1])
     assert len(counts) == 36 and np.abs(counts - 240_000 / 36).max() < 5 * 81
 
 
@@ -335,7 +346,7 @@ def test_glass_blur_is_smoothing_a_map_and_smoothing() -> None:
     numbers = (hash64(keys(2), 0) % np.uint64(BANK)).tolist()
     for table, sets in zip(TABLES, GLASS, strict=True):
         for severity, (sd, reach, times) in zip(SEVERITIES, sets, strict=True):
-            found = done(GlassBlur(severity, table), pixels)
+            blurred = done(GlassBlur(severity, table), pixels)
             for i in range(2):
                 first = (
                     ndimage.gaussian_filter(
@@ -350,7 +361,8 @@ def test_glass_blur_is_smoothing_a_map_and_smoothing() -> None:
                 exact = ndimage.gaussian_filter(moved, (sd, sd, 0), mode="nearest", truncate=4)
                 expected = np.floor(exact + 1e-9)
                 assert (
-                    np.abs(found[i] - expected).max() <= 1 and (found[i] != expected).mean() < 2e-3
+                    np.abs(blurred[i] - expected).max() <= 1
+                    and (blurred[i] != expected).mean() < 2e-3
                 )
 
 
@@ -378,7 +390,7 @@ def test_glass_blur_has_the_packages_distribution(
     assert (np.abs(ours.mean(0) - expected.mean(0)) < 6 * error).mean() > 0.998
     assert abs(ours.mean() - expected.mean()) < 0.3
     assert ours.std(0).mean() == pytest.approx(expected.std(0).mean(), rel=0.05)
-    step = [np.abs(np.diff(one, axis=2)).mean() for one in (ours, expected)]
+    step = [np.abs(np.diff(blurred, axis=2)).mean() for blurred in (ours, expected)]
     assert step[0] == pytest.approx(step[1], rel=0.03)
 
 

@@ -34,15 +34,16 @@ def even(values: np.ndarray, kinds: int) -> bool:
     return chisquare(np.bincount(values, minlength=kinds)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_randaugment_draws_every_operation_and_sign_as_often(place: int) -> None:
+@pytest.mark.parametrize("position", [0, 1])
+def test_randaugment_draws_every_operation_and_sign_as_often(position: int) -> None:
     chains = RandAugment().chains(MANY, SIZE)
-    found = chains.operations[:, place]
-    assert set(found.tolist()) == set(ours.codes(USUAL).tolist()) and len(USUAL) == 14
-    assert even(found, 14)
+    drawn_operations = chains.operations[:, position]
+    assert set(drawn_operations.tolist()) == set(ours.codes(USUAL).tolist()) and len(USUAL) == 14
+    assert even(drawn_operations, 14)
     for code in ours.codes(ours.SIGNED):
-        assert even((chains.magnitudes[found == code, place] < 0).astype(int), 2)
-    assert even(found * 14 + chains.operations[:, 1 - place], 196)  # both places are independent
+        assert even((chains.magnitudes[drawn_operations == code, position] < 0).astype(int), 2)
+    # Both positions are independent.
+    assert even(drawn_operations * 14 + chains.operations[:, 1 - position], 196)
 
 
 def test_randaugment_has_one_magnitude_torchvisions() -> None:
@@ -65,19 +66,19 @@ def test_trivialaugment_draws_operation_level_and_sign() -> None:
     assert even(operations, 14)
     table = levels("trivialaugment", 31, SIZE)
     turned = magnitudes[operations == OPERATIONS.index("rotate")]
-    places = np.searchsorted(table[OPERATIONS.index("rotate")], np.abs(turned))
-    assert np.array_equal(table[OPERATIONS.index("rotate")][places], np.abs(turned))
-    assert even(places, 31) and even((turned[places > 0] < 0).astype(int), 2)
+    level_numbers = np.searchsorted(table[OPERATIONS.index("rotate")], np.abs(turned))
+    assert np.array_equal(table[OPERATIONS.index("rotate")][level_numbers], np.abs(turned))
+    assert even(level_numbers, 31) and even((turned[level_numbers > 0] < 0).astype(int), 2)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "imagenet", "svhn"])
 def test_autoaugments_tables_are_torchvisions(name: str) -> None:
-    wanted = TheirAutoAugment(AutoAugmentPolicy(name)).policies
+    their_policies = TheirAutoAugment(AutoAugmentPolicy(name)).policies
     pairs = np.stack(policy_of(name), axis=2).tolist()
-    assert len(pairs) == len(wanted) == 25
-    for pair, other in zip(pairs, wanted, strict=True):
+    assert len(pairs) == len(their_policies) == 25
+    for pair, their_pair in zip(pairs, their_policies, strict=True):
         assert [(THEIRS[OPERATIONS[int(code)]], share, level) for code, share, level in pair] == [
-            (a, b, c or 0) for a, b, c in other
+            (a, b, c or 0) for a, b, c in their_pair
         ]
 
 
@@ -85,13 +86,13 @@ def test_autoaugments_tables_are_torchvisions(name: str) -> None:
 def test_autoaugment_draws_pairs_and_does_each_with_its_probability() -> None:
     chains = AutoAugment("cifar10").chains(MANY, SIZE)
     rows = chains.operations
-    both = Counter(map(tuple, rows.tolist()))
+    pair_counts = Counter(map(tuple, rows.tolist()))
     # Pair 2 (rotate 0.7, translate-x 0.3) is the only one with rotate: both 70,000 / 25 x 0.7 x 0.3
     # = 588 times, sd 24.
     rotate, move = OPERATIONS.index("rotate"), OPERATIONS.index("translate-x")
-    assert abs(both[rotate, move] - 588) < 120 and abs(both[rotate, 0] - 1372) < 180
+    assert abs(pair_counts[rotate, move] - 588) < 120 and abs(pair_counts[rotate, 0] - 1372) < 180
     assert OPERATIONS.index("invert") not in {
-        b for a, b in both if a == OPERATIONS.index("solarize")
+        b for a, b in pair_counts if a == OPERATIONS.index("solarize")
     }  # probability 0
     size = np.abs(chains.magnitudes[:, 0][rows[:, 0] == rotate])
     assert set(size.tolist()) == {float(levels("randaugment", 10, SIZE)[rotate, 2])}
@@ -112,8 +113,8 @@ def test_augmix_draws_depths_operations_levels_and_weights() -> None:
         and chisquare(np.unique(first, return_counts=True)[1]).pvalue > 1e-4
     )
     for code in names:
-        seen = np.unique(np.abs(chains.magnitudes[:, 0][first == code]))
-        assert set(seen) == set(levels("augmix", 10, SIZE)[code, :3])
+        sizes_drawn = np.unique(np.abs(chains.magnitudes[:, 0][first == code]))
+        assert set(sizes_drawn) == set(levels("augmix", 10, SIZE)[code, :3])
     weights = policy.weights(keys) / 65536
     assert (
         weights.shape == (20_000, 4)
@@ -152,9 +153,9 @@ def test_augmix_without_the_four_and_at_a_set_depth() -> None:
 )
 def test_images_are_torchvisions_by_the_same_draws(policy: Any, channels: int) -> None:
     x, keys = pictures(channels), MANY[:32]
-    found, chains = policy(x, keys), policy.chains(keys, SIZE)
+    augmented, chains = policy(x, keys), policy.chains(keys, SIZE)
     for i in range(32):
-        assert torch.equal(found[i], one_by_one(x, chains, i)), chains.operations[i]
+        assert torch.equal(augmented[i], one_by_one(x, chains, i)), chains.operations[i]
 
 
 def test_augmix_is_the_mixture_of_its_chains() -> None:
@@ -165,23 +166,23 @@ def test_augmix_is_the_mixture_of_its_chains() -> None:
     """
     x, keys = pictures()[:24], MANY[:24]
     policy = AugMix(resampling="each")
-    found, chains, weights = (
+    mixtures, chains, weights = (
         policy(x, keys),
         policy.chains(keys, SIZE),
         policy.weights(keys) / 65536,
     )
     copies, same, far = x.repeat_interleave(3, 0), [], []
     for i in range(24):
-        parts = [one_by_one(copies, chains, 3 * i + k, BILINEAR).double() for k in range(3)]
-        mixed = weights[i, 0] * x[i] + sum(weights[i, 1 + k] * parts[k] for k in range(3))
-        off = (found[i] - (mixed + 1e-9).floor()).abs()
+        chain_outputs = [one_by_one(copies, chains, 3 * i + k, BILINEAR).double() for k in range(3)]
+        mixed = weights[i, 0] * x[i] + sum(weights[i, 1 + k] * chain_outputs[k] for k in range(3))
+        off = (mixtures[i] - (mixed + 1e-9).floor()).abs()
         same.append(float((off == 0).double().mean()))
         far.append(float((off > 2).double().mean()))
     assert np.mean(same) > 0.9 and max(far) < 0.02 and np.mean(far) < 0.002
 
 
 def test_knobs_are_refused_by_name() -> None:
-    for made, word in (
+    for make_policy, word in (
         (
             lambda: RandAugment(magnitude=31),
             "randaugment.magnitude: must be below bins, which is 31, not 31",
@@ -190,5 +191,5 @@ def test_knobs_are_refused_by_name() -> None:
         (lambda: AutoAugment("cifar"), "cifar10"),
     ):
         with pytest.raises(InputError, match=word):
-            made()
+            make_policy()
     assert [knob.name for knob in facts("transforms", "trivialaugment").knobs] == ["bins"]

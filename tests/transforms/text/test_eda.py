@@ -66,7 +66,7 @@ def many(transform: EDA, tokens: Sequence[str], count: int) -> list[list[str]]:
 def test_replacement_by_hand() -> None:
     """One word has a synonym, so all keys replace it; capitals go over, and several words are
     several tokens."""
-    known = KnownSynonyms(cat=("feline",), big=("very large",), not_=("x",))
+    synonyms = KnownSynonyms(cat=("feline",), big=("very large",), not_=("x",))
     for tokens, expected in {
         "The Cat sat": "The Feline sat",
         "a CAT !": "a FELINE !",
@@ -75,10 +75,10 @@ def test_replacement_by_hand() -> None:
         "Big deal": "Very large deal",
         "no dog": "no dog",
     }.items():
-        assert {" ".join(out) for out in many(only("replace", 0.5, known), tokens.split(), 20)} == {
-            expected
-        }
-    assert only("replace", 0.5, known)([["big", "."]], np.zeros(1, np.uint64)) == [
+        assert {
+            " ".join(out) for out in many(only("replace", 0.5, synonyms), tokens.split(), 20)
+        } == {expected}
+    assert only("replace", 0.5, synonyms)([["big", "."]], np.zeros(1, np.uint64)) == [
         ["very", "large", "."]
     ]
 
@@ -86,15 +86,15 @@ def test_replacement_by_hand() -> None:
 @pytest.mark.parametrize(("rate", "replaced"), [(0.1, 1), (0.2, 2), (0.29, 2), (1.0, 10), (0.0, 0)])
 def test_so_many_words_are_replaced_at_places_drawn_evenly(rate: float, replaced: int) -> None:
     tokens = [f"w{number}" for number in range(10)]
-    places, choices = Counter[object](), Counter[object]()
+    counts, choices = Counter[object](), Counter[object]()
     for out in many(only("replace", rate, Marked()), tokens, 1000):
-        changed = [place for place in range(10) if out[place] != tokens[place]]
+        changed = [position for position in range(10) if out[position] != tokens[position]]
         assert len(out) == 10 and len(changed) == replaced
-        assert all(out[place][:-1] == tokens[place] for place in changed)
-        places.update(changed)
-        choices.update(out[place][-1] for place in changed)
+        assert all(out[position][:-1] == tokens[position] for position in changed)
+        counts.update(changed)
+        choices.update(out[position][-1] for position in changed)
     if replaced:
-        assert even(places, 10) and even(choices, 2)
+        assert even(counts, 10) and even(choices, 2)
 
 
 def test_stop_words_are_not_replaced_nor_their_synonyms_inserted() -> None:
@@ -129,8 +129,8 @@ def test_stop_words_are_not_replaced_nor_their_synonyms_inserted() -> None:
 def test_so_many_synonyms_are_inserted(rate: float, inserted: int) -> None:
     """Six tokens, of which b and d have synonyms: the text itself stays, in its order."""
     tokens = ["a", "b", "c", "D", "e", "f"]
-    known = KnownSynonyms(b=("x", "y"), d=("z z z",))
-    for out in many(only("insert", rate, known), tokens, 200):
+    synonyms = KnownSynonyms(b=("x", "y"), d=("z z z",))
+    for out in many(only("insert", rate, synonyms), tokens, 200):
         assert [word for word in out if word in tokens] == tokens
         new = " ".join(word for word in out if word not in tokens).replace("Z z z", "Z")
         assert re.fullmatch(rf"([xyZ] ?){{{inserted}}}", new), new
@@ -162,16 +162,22 @@ def test_one_swap_exchanges_two_places_drawn_evenly() -> None:
 def test_deletion_takes_each_token_with_its_probability() -> None:
     tokens = list("abcdefghij")
     out = many(only("delete", 0.3), tokens, 2000)
-    assert all([word for word in tokens if word in kept] == kept for kept in out)
-    gone = Counter(word for kept in out for word in tokens if word not in kept)
+    assert all(
+        [word for word in tokens if word in left_tokens] == left_tokens for left_tokens in out
+    )
+    gone = Counter(word for left_tokens in out for word in tokens if word not in left_tokens)
     for word in tokens:
         assert gone[word] / 2000 == pytest.approx(0.3, abs=5 * (0.21 / 2000) ** 0.5)
     # Independently: the variance of the number deleted is that of a binomial.
-    assert np.var([10 - len(kept) for kept in out]) == pytest.approx(10 * 0.21, rel=0.15)
+    assert np.var([10 - len(left_tokens) for left_tokens in out]) == pytest.approx(
+        10 * 0.21, rel=0.15
+    )
 
 
 def test_a_text_never_becomes_empty() -> None:
-    left = Counter(tuple(kept) for kept in many(only("delete", 1.0), list("abcd"), 1000))
+    left = Counter(
+        tuple(left_tokens) for left_tokens in many(only("delete", 1.0), list("abcd"), 1000)
+    )
     assert set(left) == {("a",), ("b",), ("c",), ("d",)}
     assert even(left, 4)
     assert many(only("delete", 1.0), ["one"], 3) == [["one"]] * 3
@@ -190,27 +196,27 @@ def test_the_four_edits_are_equally_likely() -> None:
     """Deletion leaves ten tokens whole with probability 0.9^10."""
     tokens = list("abcdefghij")
     tokens = [f"w{letter}" for letter in tokens]
-    found = Counter(named(out, tokens) for out in many(EDA(synonyms=Marked()), tokens, 4000))
-    whole = 0.25 * 0.9**10
+    edit_counts = Counter(named(out, tokens) for out in many(EDA(synonyms=Marked()), tokens, 4000))
+    unchanged_share = 0.25 * 0.9**10
     for name, share in {
         "replace": 0.25,
         "insert": 0.25,
         "swap": 0.25,
-        "delete": 0.25 - whole,
-        "unchanged": whole,
+        "delete": 0.25 - unchanged_share,
+        "unchanged": unchanged_share,
     }.items():
-        assert found[name] / 4000 == pytest.approx(
+        assert edit_counts[name] / 4000 == pytest.approx(
             share, abs=5 * (share * (1 - share) / 4000) ** 0.5
         ), name
 
 
 def test_a_rate_of_0_takes_its_edit_out() -> None:
     tokens = [f"w{number}" for number in range(8)]
-    found = Counter(
+    edit_counts = Counter(
         named(out, tokens) for out in many(EDA(delete=0, insert=0, synonyms=Marked()), tokens, 1000)
     )
-    assert set(found) == {"replace", "swap"}
-    assert even(found, 2)
+    assert set(edit_counts) == {"replace", "swap"}
+    assert even(edit_counts, 2)
     assert many(EDA(0, 0, 0, 0), tokens, 5) == [tokens] * 5
 
 
@@ -316,7 +322,7 @@ def test_real_reviews(file: str) -> None:
                 assert not lost and not new
             else:
                 assert not new and after
-        changed = np.mean([one != other for one, other in zip(texts, out, strict=True)])
+        changed = np.mean([original != edited for original, edited in zip(texts, out, strict=True)])
         assert changed > 0.95, name
     together = EDA()(texts, keys)
     assert [
