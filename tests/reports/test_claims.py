@@ -17,14 +17,8 @@ from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
 from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import _claim
-from crosswind.reports.claims.judgements import (
-    CANNOT_TELL,
-    HOLDS,
-    NOT_RUN,
-    OPPOSITE,
-    Judgement,
-    judge,
-)
+from crosswind.reports.claims.judgements import Judgement, judge
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE
 from crosswind.reports.gather import gather
 from crosswind.reports.scores.results import arrange
 from crosswind.reports.tables import ReportTable

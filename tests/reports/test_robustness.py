@@ -10,12 +10,13 @@ import pytest
 from tests.evaluation.test_systematic import REFERENCE_3, TABLE_2, TABLE_3
 
 from crosswind.reports.claims.claim_tables import claim_table
-from crosswind.reports.claims.judgements import HOLDS, judge
+from crosswind.reports.claims.judgements import judge
 from crosswind.reports.claims.robustness import (
     begins_from_weights,
     beside_network_before,
     network_before,
 )
+from crosswind.reports.claims.verdict_words import HOLDS
 from crosswind.reports.scores.results import arrange
 from crosswind.reports.scores.tables import place_tables
 from crosswind.studies.reading import read_study_file

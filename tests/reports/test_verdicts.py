@@ -12,12 +12,8 @@ import pytest
 
 from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import find
-from crosswind.reports.claims.judgements import (
-    CANNOT_TELL,
-    HOLDS,
-    OPPOSITE,
-    judge,
-)
+from crosswind.reports.claims.judgements import judge
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, OPPOSITE
 from crosswind.reports.claims.verdicts import MARGIN, Finding, by_place, judged
 from crosswind.reports.scores import figures
 from crosswind.reports.scores import tables as score_tables

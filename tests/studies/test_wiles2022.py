@@ -108,7 +108,7 @@ SMALLER = [
     ("unseen", "tiny", {90, 80}, 2 * 18),
     ("label-noise", "tiny", {120}, 2 * 2 * 19),
     ("dataset-size", "tiny", {120, 240}, 3 * 19),
-    ("label-is-color", "tiny", {90}, 18 + 1),
+    ("label-is-color", "tiny", {90}, 2 * 18 + 1),
     ("randaugment-parts", "tiny", {90, 80}, 2 * 15),
     ("joint", None, {900}, 3),
 ]
@@ -120,8 +120,8 @@ SMALLER = [
         *SMALLER,
         ("spurious", "small", {1000}, 2 * 2 * 19 * 5),
         ("unseen", "small", {1000}, 2 * 18 * 2 * 5),
-        ("label-is-color", "small", {1000}, 19 * 2 * 5),
-        ("label-is-color", None, {398_130}, (POINTS + 3) * 5),
+        ("label-is-color", "small", {1000}, (2 * 18 + 1) * 2 * 5),
+        ("label-is-color", None, {398_130}, (2 * POINTS + 3) * 5),
     ],
 )
 def test_smaller_scales(name: str, scale: str | None, rows: set[int], runs: int) -> None:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core import html
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
-from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
+from crosswind.reports.claims.claim_tables import claim_number_tables, claim_tables
 from crosswind.reports.claims.findings import Findings, find
 from crosswind.reports.claims.judgements import Judgement, judge
+from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.robustness import scored_results
 from crosswind.reports.claims.verdicts import Verdicts, by_place
 from crosswind.reports.pools.judged_pools import Judged
@@ -152,7 +153,7 @@ class StudyRecord:
         return by_place(self.places, self.resolved)
 
     @cached_property
-    def claims(self) -> list[Judgement]:
+    def claims(self) -> list[Judgement | PooledJudgement]:
         """The study's claims, judged."""
         return judge(self.found, self.resolved)
 
@@ -243,7 +244,7 @@ class StudyRecord:
                 for pool_tables in pool.tables.values():
                     all_tables += pool_tables
             study_tables = (
-                claim_table(self.name, self.claims),
+                *claim_tables(self.name, self.claims),
                 action_table(self.found),
                 time_table(self.run_costs),
                 run_table(self.found),
@@ -256,7 +257,7 @@ class StudyRecord:
         with damage_named(self.store, self.name):
             tables: list[ReportTable | None] = [number_table(self.found, self.rules)]
             if every:
-                tables.append(claim_number_table(self.name, self.claims))
+                tables += claim_number_tables(self.name, self.claims)
                 tables.append(estimate_table(self.found, self.rules))
                 for pool in self.pools:
                     tables += pool.tables.get("claims", [])

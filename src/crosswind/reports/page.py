@@ -30,7 +30,7 @@ from crosswind.reports.claims.answer_picture import (
     picture_of,
     picture_of_findings,
 )
-from crosswind.reports.claims.claim_tables import claim_table
+from crosswind.reports.claims.claim_tables import claim_tables
 from crosswind.reports.claims.findings import CLAIMS, Findings, place_words
 from crosswind.reports.claims.verdicts import MARGIN, Finding
 from crosswind.reports.gather import (
@@ -360,8 +360,8 @@ def _place_pictures(study: StudyRecord, findings: Findings) -> list[Group]:
 
 
 def _claims(study: StudyRecord) -> Section:
-    table = claim_table(study.name, study.claims, on_page=True)
-    return Section("Claims", [], [Group(tables=[table])] if table is not None else [])
+    tables = claim_tables(study.name, study.claims, on_page=True)
+    return Section("Claims", [], [Group(tables=tables)] if tables else [])
 
 
 def _shifts(study: StudyRecord) -> Section:

@@ -80,11 +80,12 @@ def check_claims(
     models: Collection[str],
     methods: Mapping[str, MethodEntry],
 ) -> None:
-    """Refuse a claim about what the study does not run. Raises `InputError` that names the claim's
-    field."""
+    """Refuse a claim about what the study does not run; claims over several cases are checked by
+    `pooled_claims`. Raises `InputError` that names the claim's field."""
     checker = _ClaimChecker(study, points, models, methods)
     for number, claim in enumerate(study.claims):
-        checker.check(f"claims.{number}", claim)
+        if isinstance(claim, Claim):
+            checker.check(f"claims.{number}", claim)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.halving import rungs_of
 from crosswind.studies.observed_ties import match_observed
 from crosswind.studies.obstacles import Obstacles
+from crosswind.studies.pooled_claims import check_pooled_claims
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
 from crosswind.studies.slow_settings import slow_settings
@@ -522,14 +523,19 @@ def _check_names(
         raise unknown("reference", "method of this study", study.reference, methods)
     check_prompts(study, external, trained, methods)
     if study.claims:
-        of_data = {label: {"data": names} for label, names in data_of(study.models).items()}
+        data_names = data_of(study.models)
+        of_data = {label: {"data": names} for label, names in data_names.items()}
         external_entries = {
             label: MethodEntry(
                 label, facts("models", models[label]["name"]), (), {}, of_data.get(label, {})
             )
             for label in external
         }
-        check_claims(study, list(points_of(study)), models, {**external_entries, **methods})
+        points = list(points_of(study))
+        check_claims(study, points, models, {**external_entries, **methods})
+        check_pooled_claims(
+            study, points, {name: data_names.get(name) for name in trained}, methods
+        )
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:

@@ -322,10 +322,10 @@ def field_error(
     else:
         field = where
     if kind == "extra_forbidden":
-        valid = _fields_at(model, path[:-1])
+        valid = _fields_at(model, path[:-1], deepest["loc"])
         return _unknown_field(field, path, valid)
     if kind == "missing":
-        about = _fields_at(model, path[:-1])[path[-1]].description
+        about = _fields_at(model, path[:-1], deepest["loc"])[path[-1]].description
         return InputError(field, f"is missing ({about})" if about else "is missing")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
@@ -384,20 +384,26 @@ def _path(report: Any) -> list[str]:
     user_names = (
         words[-1:] if report["type"] == "extra_forbidden" else []
     )  # a name of the user's, whatever it looks like
-    branch = re.compile(r".*\[|constrained-|(str|int|float|bool|SideSpec)$", re.S)
+    branch = re.compile(
+        r".*\[|constrained-|(str|int|float|bool|SideSpec|RowsSpec|Claim|PooledClaim)$", re.S
+    )
     return [
         word for word in words[: len(words) - len(user_names)] if not branch.match(word)
     ] + user_names
 
 
-def _fields_at(model: type[BaseModel], path: Sequence[str]) -> Mapping[str, Any]:
-    """The fields of the model at a path of the study file."""
+def _fields_at(
+    model: type[BaseModel], path: Sequence[str], branches: Sequence[Any]
+) -> Mapping[str, Any]:
+    """The fields of the model at a path of the study file; `branches` name the model of a union that
+    a report is about."""
     words = iter(path)
     for word in words:
         if word not in model.model_fields:
             continue  # a place in a list
         annotation = model.model_fields[word].annotation
-        model = next(_models_in(annotation), model)
+        models = list(_models_in(annotation)) or [model]
+        model = next((choice for choice in models if choice.__name__ in branches), models[0])
         if get_origin(annotation) is dict:
             next(words, None)  # a name of the user's
     return model.model_fields

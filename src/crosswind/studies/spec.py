@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from crosswind.core.errors import InputError
@@ -280,6 +289,100 @@ class Claim(_Strict):
     )
 
 
+Several = str | list[str]
+
+
+class RowsSpec(_Strict):
+    """What a side of a claim over several cases is: methods by label or family, and where they are
+    scored."""
+
+    methods: Several | None = _is(
+        None,
+        "methods of this study, by their labels, or `all`; left out: all, or those of `family`",
+    )
+    family: Several | None = _is(
+        None, "families of methods, as the report's view by families names them"
+    )
+    model: Several | None = _is(
+        None,
+        "models of this study; left out: the one that most methods run on, of `all` and"
+        " families every one",
+    )
+    data: Several | None = _is(None, "data sets; left out: the claim's")
+    shift: Several | None = _is(None, "shifts; left out: the claim's")
+    size: Several | None = _is(None, "sizes, as tables name them; left out: the claim's")
+    set: str | None = _is(None, "a set of role test; left out: the claim's")
+
+
+class PooledClaim(_Strict):
+    """One claim over several cases: data sets, shifts, sizes and rows, a row being a method on a
+    model. What it leaves open it is about all of."""
+
+    text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
+    test: Literal["mean", "share", "order", "agreement", "nobody-best", "ranks"] = _is(
+        ...,
+        "mean: a mean over cases is above another; share: in more than this share of cases; order:"
+        " scores rise along conditions; agreement: two conditions order methods alike; nobody-best:"
+        " no row is best in every case; ranks: rows differ in rank",
+    )
+    better: str | RowsSpec | None = _is(
+        None, "mean, share, order: a method, or {methods, family, model, data, shift, size, set}"
+    )
+    than: str | RowsSpec | None = _is(
+        None, "mean, share: the other side; left out: the reference; order: what is taken off"
+    )
+    rows: RowsSpec | None = _is(
+        None, "agreement, nobody-best, ranks: the methods that are compared; left out: all"
+    )
+    along: dict[Literal["data", "shift", "size"], list[str]] | None = _is(
+        None,
+        "order: the conditions in the order in which scores rise; agreement: the two conditions;"
+        " {shift: [LDD, UDS, SC]}",
+    )
+    each: list[Literal["data", "shift", "size"]] = _is(
+        [], "what is judged one by one rather than together"
+    )
+    data: Several | None = _is(None, "data sets; left out: all")
+    shift: Several | None = _is(None, "shifts; left out: all")
+    size: Several | None = _is(None, "sizes, as tables name them; left out: all")
+    set: str = _is("test", "the set of role test that is scored")
+    metric: Literal[
+        "accuracy", "worst_group", "balanced_accuracy", "seen_accuracy", "unseen_accuracy", "rho"
+    ] = _is("accuracy", "the score")
+    rule: str | None = _is(
+        None,
+        "the rule of 'selection' that picks step and point; left out: its first by the metric, or"
+        " its first",
+    )
+    relative: bool = _is(
+        False,
+        "scores count as changes in percent of the reference's at the same data set, shift, size"
+        " and seed",
+    )
+    by: float | None = _is(
+        None,
+        "mean, share: by how much the better side is above the other (below 0: it falls short by"
+        " less)",
+        ge=-1000,
+        le=1000,
+    )
+    share: float | None = _is(
+        None, "share: the share of cases that is exceeded; left out: a half", gt=0, lt=1
+    )
+
+
+def _claim_kind(claim: Any) -> str:
+    """Which of the two kinds of claim some values are."""
+    pooled = "test" in claim if isinstance(claim, Mapping) else isinstance(claim, PooledClaim)
+    return "PooledClaim" if pooled else "Claim"
+
+
+AnyClaim = Annotated[
+    Annotated[Claim, Tag("Claim")] | Annotated[PooledClaim, Tag("PooledClaim")],
+    Discriminator(_claim_kind),
+]
+
+
 class TunedSpec(_Strict):
     """The runs in which a model that is also asked with prompts was fine-tuned."""
 
@@ -385,7 +488,9 @@ class Study(_Strict):
     prompts: PromptsSpec | None = _is(
         None, "which models are one model with other prompts, so that the report compares prompts"
     )
-    claims: list[Claim] = _is([], "what the study claims; its report judges all together")
+    claims: list[AnyClaim] | dict[Name, AnyClaim] = _is(
+        [], "what the study claims, a list or by name; its report judges all together"
+    )
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = _is(
         3,
         "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders"
@@ -425,6 +530,12 @@ class Study(_Strict):
         if isinstance(value, list) and (not value or len(set(value)) != len(value)):
             raise ValueError("must name at least one seed, each once")
         return value
+
+    @field_validator("claims")
+    @classmethod
+    def _in_order(cls, value: Any) -> Any:
+        # Names are for overlays, which take a claim out by null; a report counts claims.
+        return list(value.values()) if isinstance(value, dict) else value
 
     @field_validator(
         "selection", "models", "methods", "estimators", "label_noise", "dataset_size", "claims"

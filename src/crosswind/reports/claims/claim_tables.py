@@ -8,16 +8,11 @@ from typing import Any
 from crosswind.evaluation.compare import Difference, Seeds
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import percent
-from crosswind.reports.claims.judgements import (
-    CANNOT_TELL,
-    HOLDS,
-    NOT_RUN,
-    OPPOSITE,
-    POWER,
-    JudgedSide,
-    Judgement,
-)
+from crosswind.reports.claims.judgements import JudgedSide, Judgement
+from crosswind.reports.claims.pooled_judgements import PooledJudgement
+from crosswind.reports.claims.pooled_tables import pooled_number_table, pooled_table
 from crosswind.reports.claims.robustness import rho_words
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
 from crosswind.reports.scores.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.scores.results import LEVEL
 from crosswind.reports.tables import Cell, ReportTable, picked, slug
@@ -30,6 +25,33 @@ _ADJUSTED = {
         "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)",
     ),
 }
+
+
+def claim_tables(
+    study: str, judgements: Sequence[Judgement | PooledJudgement], on_page: bool = False
+) -> list[ReportTable]:
+    """The table of the claims at single places, and that of the claims over cases, as far as there
+    are any."""
+    of_places, pooled = _by_kind(judgements)
+    tables = [claim_table(study, of_places, on_page), pooled_table(study, pooled, on_page)]
+    return [table for table in tables if table is not None]
+
+
+def claim_number_tables(
+    study: str, judgements: Sequence[Judgement | PooledJudgement]
+) -> list[ReportTable]:
+    """Every number of the judgements, in a tidy table of each kind."""
+    of_places, pooled = _by_kind(judgements)
+    tables = [claim_number_table(study, of_places), pooled_number_table(study, pooled)]
+    return [table for table in tables if table is not None]
+
+
+def _by_kind(
+    judgements: Sequence[Judgement | PooledJudgement],
+) -> tuple[list[Judgement], list[PooledJudgement]]:
+    of_places = [judgement for judgement in judgements if isinstance(judgement, Judgement)]
+    pooled = [judgement for judgement in judgements if isinstance(judgement, PooledJudgement)]
+    return of_places, pooled
 
 
 def claim_table(

@@ -18,9 +18,12 @@ from crosswind.core.errors import plain
 from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import ADJUST, percent
-from crosswind.reports.claims.judgements import CANNOT_TELL, POWER, Judgement
+from crosswind.reports.claims.judgements import Judgement
+from crosswind.reports.claims.pooled_judgements import PooledJudgement
+from crosswind.reports.claims.pooled_tables import pooled_sentence
 from crosswind.reports.claims.questions import HEADING, power_words, question_sentences
 from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, POWER
 from crosswind.reports.claims.verdicts import (
     COST,
     EFFECT,
@@ -128,7 +131,7 @@ def _blank_below(lines: Sequence[str]) -> list[str]:
 def find(
     shown: Sequence[PlaceResults],
     resolved: Mapping[str, Any],
-    claims: Sequence[Judgement],
+    claims: Sequence[Judgement | PooledJudgement],
     runs: Sequence[Mapping[str, Any]],
 ) -> Findings | None:
     """What a study found on its test sets by the first of its selection rules; None where nothing
@@ -173,7 +176,7 @@ def _question_part(
 def _intro(
     setting: Place,
     findings: Sequence[Finding],
-    claims: Sequence[Judgement],
+    claims: Sequence[Judgement | PooledJudgement],
     runs: Sequence[Mapping[str, Any]],
 ) -> str:
     first = findings[0]
@@ -215,7 +218,9 @@ _Part = tuple[str, list[str], list[Finding]]
 
 
 def _parts(
-    rule_results: Sequence[PlaceResults], findings: Sequence[Finding], claims: Sequence[Judgement]
+    rule_results: Sequence[PlaceResults],
+    findings: Sequence[Finding],
+    claims: Sequence[Judgement | PooledJudgement],
 ) -> Iterator[_Part]:
     """The findings under their headings, in the order of a report."""
     where = place_words([setting_results.place for setting_results in rule_results])
@@ -317,8 +322,10 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
     return f"No cost could be told; one of {power.pop()}."
 
 
-def _claim(judgement: Judgement, several: bool) -> str:
+def _claim(judgement: Judgement | PooledJudgement, several: bool) -> str:
     """The verdict on a claim; `several`: whether it is judged at several places."""
+    if isinstance(judgement, PooledJudgement):
+        return pooled_sentence(judgement)
     text = judgement.text
     if several:
         setting = judgement.place

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
 from crosswind.evaluation.multiplicity import ALPHA, effects_told, hardest_level, judged_together
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
 from crosswind.reports.scores.results import LEVEL, Entry, Place, Results, ScoredRun
 
 if TYPE_CHECKING:
+    from crosswind.reports.claims.pooled_judgements import PooledJudgement
     from crosswind.studies.claims import Side
-
-HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot tell", "not run yet"
-POWER = 0.8
-"""For which the difference is told that a claim without a verdict could have shown, see
-`Judgement.told`."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +166,13 @@ class Judgement:
         return paired(apart, dict.fromkeys(apart, self.margin), self.level)
 
     @property
+    def p(self) -> float | None:
+        """The p-value of this judgement alone; None where it waits or has none."""
+        if self.waits or self.tested is None:
+            return None
+        return self.tested.p
+
+    @property
     def told_range(self) -> tuple[float, float] | None:
         """The true differences that these seeds tell from 0 with a power of 80%, of the least and
         of the largest likely spread.
@@ -197,16 +201,23 @@ class Judgement:
         return HOLDS if tested.mean > 0 else OPPOSITE
 
 
-def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
-    """Every claim of a study at every place that it is about, in the order of the study; `resolved`
-    is the study with defaults."""
+def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement | PooledJudgement]:
+    """Every claim of a study at every place that it is about, or over several cases together, in the
+    order of the study; `resolved` is the study with defaults."""
     claims = resolved.get("claims") or []
     if not claims:
         return []
+    # Reports of studies without claims need not load what judges them.
+    from crosswind.reports.claims.pooled_judgements import CellScores, judge_pooled
+
     side_runs = _SideRuns(arranged, resolved)
-    judgements: list[Judgement] = []
+    cell_scores = CellScores(arranged, resolved)
+    judgements: list[Judgement | PooledJudgement] = []
     for number, claim in enumerate(claims, 1):
-        judgements += _ClaimJudge(number, claim, side_runs, resolved).judgements()
+        if "test" in claim:
+            judgements += judge_pooled(number, claim, cell_scores, resolved)
+        else:
+            judgements += _ClaimJudge(number, claim, side_runs, resolved).judgements()
     return _adjusted(judgements, str(resolved.get("multiplicity", "holm")))
 
 
@@ -386,17 +397,19 @@ class _ClaimJudge:
         )
 
 
-def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
+def _adjusted(
+    family: list[Judgement | PooledJudgement], multiplicity: str
+) -> list[Judgement | PooledJudgement]:
     """The judgements with their p-values adjusted for all of them.
 
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what
     holds before still does after.
     """
-    p_values = [_p_value(judgement) for judgement in family]
+    p_values = [judgement.p for judgement in family]
     family_of = judged_together(
         {i: 1.0 if p is None else p for i, p in enumerate(p_values)}, multiplicity
     )
-    judgements: list[Judgement] = []
+    judgements: list[Judgement | PooledJudgement] = []
     for i, judgement in enumerate(family):
         adjusted = judgement.adjusted if p_values[i] is None else family_of.adjusted[i]
         judgements.append(
@@ -409,11 +422,3 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
             )
         )
     return judgements
-
-
-def _p_value(judgement: Judgement) -> float | None:
-    """The p-value of a judgement alone; None where it waits or has none."""
-    if judgement.waits:
-        return None
-    tested = judgement.tested
-    return None if tested is None else tested.p

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import effects_told
-from crosswind.reports.claims.judgements import POWER
+from crosswind.reports.claims.verdict_words import POWER
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
 from crosswind.reports.scores.notes import at_chance
 from crosswind.reports.scores.results import Entry, Place, PlaceResults

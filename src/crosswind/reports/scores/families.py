@@ -16,8 +16,6 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from crosswind.core.errors import InputError
-from crosswind.core.registry import facts
 from crosswind.evaluation.compare import Difference, holm, mean_ranks, paired
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, judged_together, percent
@@ -34,12 +32,10 @@ from crosswind.reports.scores.notes import (
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 from crosswind.reports.tables import Cell, ReportTable, ScoreCell, slug
 from crosswind.studies.claims import unshifted
+from crosswind.studies.families import OTHER, families_of, method_names
 
 LEAST = 3
 """Families that a study must have for this view."""
-
-OTHER = "other"
-"""The family of methods that no paper places."""
 
 Values = dict[Any, float]
 
@@ -250,7 +246,15 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
     groups = dict.fromkeys(family[method] for _, method in order)
     if len(groups) < LEAST:
         return []
-    row_of = _row_names(runs, main, reference, _named(shown_results, resolved))
+    names = method_names(
+        [
+            (setting_results.place.data, label)
+            for setting_results in shown_results
+            for label in setting_results.methods
+        ],
+        resolved,
+    )
+    row_of = _row_names(runs, main, reference, names)
     rows = {row_of[run]: name for name in groups for run in order if family[run[1]] == name}
     results_by_view: dict[Place, dict[str, PlaceResults]] = {}
     for setting_results in shown_results:
@@ -306,38 +310,13 @@ def _with_rows(
     )
 
 
-def _named(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> dict[str, str]:
-    """What a method's label is called: the method, where no other label of it runs on the same
-    data, else the label."""
-    methods: dict[str, str] = {}
-    data_and_labels: set[tuple[str, str]] = set()
-    for setting_results in shown_results:
-        for label in setting_results.methods:
-            methods[label] = _registered(label, resolved)
-            data_and_labels.add((setting_results.place.data, label))
-    labels_of = Counter((data, methods[label]) for data, label in data_and_labels)
-    double = {method for (_, method), count in labels_of.items() if count > 1}
-    return {label: label if method in double else method for label, method in methods.items()}
-
-
 def _families(
     shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any], reference: str
 ) -> dict[str, str]:
     """The family of every label, families together, that of the reference first; by the paper that
     places most of them."""
-    families_known: dict[str, Mapping[str, str]] = {}
-    for label in dict.fromkeys(
-        label for setting_results in shown_results for label in setting_results.methods
-    ):
-        try:
-            families_known[label] = facts("methods", _registered(label, resolved)).family or {}
-        except InputError:  # a method of a package that is not here
-            families_known[label] = {}
-    papers = Counter(paper for families in families_known.values() for paper in families)
-    paper = max(papers, key=lambda name: papers[name], default="")
-    family_of_label = {
-        label: str(families.get(paper, OTHER)) for label, families in families_known.items()
-    }
+    labels = [label for setting_results in shown_results for label in setting_results.methods]
+    family_of_label = families_of(labels, resolved)
     order = list(dict.fromkeys(family_of_label.values()))
     first = family_of_label.get(reference, OTHER)
 
@@ -346,12 +325,6 @@ def _families(
         return family != first, family == OTHER, order.index(family)
 
     return {label: family_of_label[label] for label in sorted(family_of_label, key=rank)}
-
-
-def _registered(label: str, resolved: Mapping[str, Any]) -> str:
-    methods_given = resolved.get("methods")
-    settings = methods_given.get(label) if isinstance(methods_given, Mapping) else None
-    return str((settings or {}).get("method", label))
 
 
 # -- tables and figure -----------------------------------------------------------------------------
