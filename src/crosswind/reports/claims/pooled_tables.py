@@ -265,37 +265,24 @@ def _state_notes(judgements: Sequence[PooledJudgement]) -> Iterator[str]:
 
 def _number_row(study: str, judgement: PooledJudgement) -> dict[str, Any]:
     """Every number of one judgement."""
+    about: dict[str, Any]
+    scored: dict[str, Any]
+    numbers: dict[str, Any]
     low, high = judgement.interval or (None, None)
     told_low, told_high = judgement.detectable or (None, None)
-    return {
-        "study": study,
-        "claim": judgement.number,
-        "text": judgement.text,
-        "test": judgement.test,
-        "at": ", ".join(judgement.only.values()),
-        "better": judgement.better,
-        "than": judgement.than,
-        "along": ", ".join(judgement.along),
-        "set": judgement.set,
-        "metric": judgement.metric,
-        "rule": judgement.rule,
-        "relative": judgement.relative,
-        "by": judgement.by,
-        "share": judgement.share if judgement.test == SHARE else None,
-        "hypothesis": judgement.hypothesis,
-        "verdict": judgement.verdict,
-        "value": judgement.value,
-        "low": low,
-        "high": high,
-        "level": judgement.level,
-        "n": None if judgement.waits or judgement.tested is None else judgement.tested.n,
-        "cases": judgement.cases,
-        "p": judgement.p,
-        "p_adjusted": judgement.adjusted,
-        "multiplicity": judgement.multiplicity,
-        "family": judgement.family,
-        "told_low": told_low,
-        "told_high": told_high,
-        "failed": judgement.failed,
-        "doubted": judgement.doubted,
-    }
+    tested = None if judgement.waits else judgement.tested
+    about = {"study": study, "claim": judgement.number, "text": judgement.text}
+    about |= {"test": judgement.test, "at": ", ".join(judgement.only.values())}
+    about |= {"better": judgement.better, "than": judgement.than}
+    about["along"] = ", ".join(judgement.along)
+    scored = {"set": judgement.set, "metric": judgement.metric, "rule": judgement.rule}
+    scored |= {"relative": judgement.relative, "by": judgement.by}
+    scored["share"] = judgement.share if judgement.test == SHARE else None
+    decided = {"hypothesis": judgement.hypothesis, "verdict": judgement.verdict}
+    numbers = {"value": judgement.value, "low": low, "high": high, "level": judgement.level}
+    numbers |= {"n": tested.n if tested else None, "cases": judgement.cases}
+    numbers |= {"p": judgement.p, "p_adjusted": judgement.adjusted}
+    family = {"multiplicity": judgement.multiplicity, "family": judgement.family}
+    power = {"told_low": told_low, "told_high": told_high}
+    states = {"failed": judgement.failed, "doubted": judgement.doubted}
+    return {**about, **scored, **decided, **numbers, **family, **power, **states}
