@@ -21,7 +21,7 @@ import crosswind as cw
 from crosswind.data.attributes import Attribute
 from crosswind.shifts.base import Cells, Shift
 
-FOLDER = Path(__file__).resolve().parent / "pictures"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 CELLS = Cells(
     Attribute("digit", tuple("0123456789")),
     (Attribute("ink", ("red", "green", "blue")), Attribute("size", ("small", "medium", "large"))),
@@ -105,7 +105,7 @@ def main() -> None:
         ) as drawn:
             # A palette is a fifth of the size.
             drawn.convert("RGB").quantize(48).save(FOLDER / f"{name}.png", optimize=True)
-        print(f"wrote pictures/{name}.png, {(FOLDER / f'{name}.png').stat().st_size:,} bytes")
+        print(f"wrote docs/pictures/{name}.png, {(FOLDER / f'{name}.png').stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

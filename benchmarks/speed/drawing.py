@@ -68,9 +68,9 @@ def main() -> None:
     for _ in range(options.rounds):
         rows = draw.integers(0, 480_000, options.pictures)
         found["Shapes3D, cast anew"].append(timed(anew, rows[: max(1, options.pictures // 32)]))
-        found["Shapes3D, kept views"].append(timed(shapes3d.pixels, rows))
+        found["Shapes3D, kept views"].append(timed(shapes3d.inputs, rows))
         found["dSprites"].append(
-            timed(dsprites.pixels, draw.integers(0, 737_280, options.pictures))
+            timed(dsprites.inputs, draw.integers(0, 737_280, options.pictures))
         )
     for label, rates in found.items():
         print(

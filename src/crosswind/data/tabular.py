@@ -503,15 +503,20 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
     if numeric:
         order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
         distinct = distinct[order.tolist()]
-    code = np.arange(len(distinct))
-    rank = polars.DataFrame({name: distinct, "code": code})
-    codes = (
-        text.to_frame(name)
-        .join(rank, on=name, how="left", maintain_order="left")
-        .get_column("code")
-        .to_numpy()
+    return Attribute(name, tuple(distinct.to_list())), codes_of(text, distinct)
+
+
+def codes_of(cells: Series, distinct: Series) -> NDArray[np.int64]:
+    """The place in `distinct`, which holds each value once, of every cell: int64 [n]. A cell without
+    a value has the place of null."""
+    import polars
+
+    code_of = polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))})
+    coded_cells = cells.to_frame("cell").join(
+        code_of, on="cell", how="left", nulls_equal=True, maintain_order="left"
     )
-    return Attribute(name, tuple(distinct.to_list())), codes.astype(np.int64)
+    codes: NDArray[np.int64] = coded_cells.get_column("code").to_numpy().astype(np.int64)
+    return codes
 
 
 def _first_sentence(text: str) -> str:

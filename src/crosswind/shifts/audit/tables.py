@@ -23,7 +23,7 @@ from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.spellings import Spellings, shown_apart, spellings_of
-from crosswind.data.tabular import MISSING, NoNames, frame_of, read_table
+from crosswind.data.tabular import MISSING, NoNames, codes_of, frame_of, read_table
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
@@ -247,7 +247,7 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     why it cannot be had."""
     import polars
 
-    column = frame.get_column(name).alias("cell")
+    column = frame.get_column(name)
     kind = str(column.dtype).lower()
     if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
         return f"holds {kind} values"
@@ -262,13 +262,7 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     words = []
     for word, none in zip(text.to_list(), lacking.to_list(), strict=True):
         words.append(NO_VALUE if none else str(word))
-    code = np.arange(len(distinct))
-    code_of = polars.DataFrame({"cell": distinct, "code": code})
-    coded_cells = column.to_frame().join(
-        code_of, on="cell", how="left", nulls_equal=True, maintain_order="left"
-    )
-    codes = coded_cells.get_column("code").to_numpy()
-    return _Coded(words, codes.astype(np.int64))
+    return _Coded(words, codes_of(column, distinct))
 
 
 @final
