@@ -1,4 +1,8 @@
-"""How many rounds a drill has: ten in the slow tests, a hundred in the long drills."""
+"""How many rounds a drill has: three in the slow tests, a hundred in the long drills.
+
+A round starts whole programs, 5 to 15 seconds of processor time. The slow rounds are the same ones
+every time, so each must be of another kind; chance is for the long drills.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import Any
 
 import pytest
 
-SLOW = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "10"))
-LONG = 10 * SLOW
+SLOW = int(os.environ.get("CROSSWIND_DRILL_ROUNDS", "3"))
+LONG = max(100, 10 * SLOW)
 
 
 def rounds() -> pytest.MarkDecorator:

@@ -214,6 +214,23 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Holdout:
+    """Rows of a validation set that a method reads with labels and groups, `RunContext.holdout`,
+    and that no selection rule, score or estimator reads.
+
+    `share`: the knob that says which share of the rows of each group, in (0, 1). `set`: the
+    validation set, or the knob that names it.
+    """
+
+    share: str
+    set: str = "validation"
+
+    def set_of(self, knobs: Mapping[str, Any]) -> str:
+        """The name of the set for a method with these knobs."""
+        return str(knobs.get(self.set, self.set))
+
+
+@dataclass(frozen=True)
 class Needs:
     """What a method must be given; checked before any work starts.
 
@@ -222,7 +239,8 @@ class Needs:
     (permutations), `"balanced"` (equal shares of groups) or `"per-environment"` (equal shares of
     environments in every batch). `pairs`: the knob that says how rows of two environments are
     paired (`"view"`, `"instance"` or `"class"`), see `Method.partners`. `taps`: names of the model
-    stages whose features it reads. `base`: the run whose weights it starts from. `switches`: knobs
+    stages whose features it reads. `base`: the run whose weights it starts from. `holdout`: rows of a
+    validation set that are its own. `switches`: knobs
     that say where in a run the method changes, see `switch_steps`; a run must be longer than each.
     `adapts`: the knob that names the attribute by whose values evaluation rows are handed to
     `adapt`; a method with it is transductive. `norm`: what the model's layers must be normalised
@@ -243,6 +261,7 @@ class Needs:
     pairs: str = ""
     taps: tuple[str, ...] = ()
     base: Base | None = None
+    holdout: Holdout | None = None
     switches: tuple[str, ...] = ()
     adapts: str = ""
     norm: str = ""
@@ -294,6 +313,7 @@ class Needs:
             ("rows in pairs of two environments", self.pairs),
             (f"stages {', '.join(self.taps)}", self.taps),
             (f"a run of {base_method} before it", self.base),
+            ("labelled validation rows of its own", self.holdout),
             (f"more steps than {' and '.join(self.switches)}", self.switches),
             ("unlabelled test rows", self.adapts),
             ("linear layers beside the head", self.linear),

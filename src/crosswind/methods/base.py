@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Examples",
+    "HeldOut",
     "Info",
     "Loss",
     "MakeModel",
@@ -272,13 +273,33 @@ class MakeModel(Protocol):
         ...
 
 
+class HeldOut(Protocol):
+    """The m rows of a validation set that `needs.holdout` declares.
+
+    `y` int64 [m]: classes. `group` int64 [m]: the place of each row's cell in `group_names`. Both on
+    the run's device.
+    """
+
+    y: Tensor
+    group: Tensor
+    group_names: tuple[str, ...]
+
+    def inputs(self, rows: Tensor | None = None) -> Tensor:
+        """As `RunContext.inputs`, of these rows."""
+        ...
+
+    def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
+        """As `RunContext.features`, of these rows."""
+        ...
+
+
 class RunContext(Protocol):
     """What the loop does for `update` and `stage`.
 
     `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows]
-    and `environment` int64 [n_rows] or None are the training rows', on the run's device; `seed` is
-    for `torch_seed` and `stream` inside `stage`; `last` is the stage that has ended, None before
-    the first.
+    and `environment` int64 [n_rows] or None are the training rows', on the run's device; `holdout`
+    is None unless `needs.holdout` declares it; `seed` is for `torch_seed` and `stream` inside
+    `stage`; `last` is the stage that has ended, None before the first.
     """
 
     info: Info
@@ -287,6 +308,7 @@ class RunContext(Protocol):
     y: Tensor
     group: Tensor
     environment: Tensor | None
+    holdout: HeldOut | None
     seed: int
     last: Stage | None
 

@@ -117,7 +117,6 @@ def fit(spec: Values, workspace: Workspace) -> Done:
     from crosswind.training.profiling import Profile
 
     run, base = _training(spec, _folders(workspace))
-    split = run[1]
     settings = run[4]
     traced = None if workspace.profile is None else Profile(settings.device)
     meter.seconds["prepare"] = meter.total()
@@ -132,6 +131,7 @@ def fit(spec: Values, workspace: Workspace) -> Done:
         profile=traced,
         pause=rung.get("share", 1.0),
     )
+    split = _without_held_out(run[0], run[1], run[2], spec)
     if "share" in rung:
         keep_state(workspace.checkpoint, workspace.key)
     if "promotion" in rung:
@@ -277,6 +277,7 @@ def _answering(
     folder = workspace.needed[workspace.needs[0]]
     fitted = _job_report(folder)["spec"]
     split, datasets = split_with(fitted, spec)
+    split = _without_held_out(method_of(fitted), split, datasets, fitted)
     return (
         workspace.handover.get(workspace.needs[0]) or kept_answers(fitted, _folders(workspace)),
         split,
@@ -476,11 +477,35 @@ def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Ten
     settings = TrainingSettings(
         **{**spec["training"], "device": own_device(spec["training"]["device"])}
     )
-    method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+    method = method_of(spec)
     name = spec["model"]["name"]
     knobs = spec["model"]["knobs"]
     run = (method, split, datasets, ModelSpec(name, knobs), settings)
     return run, _base_weights(method, folders)
+
+
+def method_of(spec: Values) -> Method:
+    """The method of a fit at its settings."""
+    method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
+    return method
+
+
+def fitted_split(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+    """The split of a fit without the validation rows that are its method's own, and its data
+    sets."""
+    split, datasets = split_of(spec)
+    return _without_held_out(method_of(spec), split, datasets, spec), datasets
+
+
+def _without_held_out(
+    method: Method, split: Split, datasets: Mapping[str, AttributedDataset], spec: Values
+) -> Split:
+    """The split without the validation rows that are the method's own."""
+    if method.needs.holdout is None:
+        return split
+    from crosswind.training.holdout import set_apart
+
+    return set_apart(method, split, datasets, spec["seed"])[0]
 
 
 def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:

@@ -213,7 +213,12 @@ class DrawCounts:
             sampler_name = sampler
         else:
             sampler_name = next(iter(sampler))
+        validation_rows = {}
+        for name, set_values in split["sets"].items():
+            if set_values["role"] == "validation":
+                validation_rows[name] = self.set_rows.get(name, 0)
         shared: dict[str, Any] = {
+            "validation_rows": validation_rows,
             "environment_rows": environment_rows,
             "group_rows": group_rows,
             "environment_tables": tables,

@@ -94,6 +94,7 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
         environment_names=info.environment_names,
         visited=environment_step > 0,
         name=str(method.registered_name),  # type: ignore[attr-defined]
+        validation_rows={name: len(named) for name, named in split.validation.items()},
     )
 
 

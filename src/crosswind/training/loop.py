@@ -13,6 +13,7 @@ from crosswind.core.registry import load as load_class
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Method
 from crosswind.training.device import reproducible
+from crosswind.training.holdout import set_apart
 from crosswind.training.identity import info_of, pairing_of
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter
@@ -64,6 +65,7 @@ def fit(
             info = info_of(split, sets, settings)
             pairing = pairing_of(method, split, info, model)
             check_run(method, split, images, settings, pairing)
+            own_split, held_out = set_apart(method, split, images, seed)
             check_rules(rules, split.validation)
             keep_freed_memory()
             meter.on(settings.device)
@@ -88,7 +90,7 @@ def fit(
         with meter.part("prepare"):
             run = Run(
                 method,
-                split,
+                own_split,
                 sets,
                 model,
                 settings,
@@ -101,6 +103,7 @@ def fit(
                 meter,
                 profile,
                 pause,
+                held_out,
             )
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
@@ -124,6 +127,7 @@ def trained(
     (`Trajectory.weights`); else as `fit`."""
     sets = given_sets(images, model, settings, seed)
     info = info_of(split, sets, settings)
+    split, held_out = set_apart(method, split, images, seed)
     with reproducible(settings):
         run = Run(
             method,
@@ -139,6 +143,7 @@ def trained(
             (),
             Meter(inside=True),
             None,
+            held_out=held_out,
         )
     for number, (rule, tensors) in enumerate(weights.items()):
         run.snapshots[number] = {inner_name(name): value for name, value in tensors.items()}

@@ -234,6 +234,7 @@ class _Taken:
         self.y = context.y
         self.group = context.group
         self.environment = context.environment
+        self.holdout = context.holdout
         self.seed = context.seed
         self.last = context.last
         self._context = context

@@ -74,6 +74,7 @@ class Pairing:
     environment_names: Sequence[str] = ()
     visited: bool = False
     name: str = ""
+    validation_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def environments(self) -> list[float]:
@@ -193,6 +194,7 @@ class _RunModel:
 def _problems(pairing: Pairing) -> Iterator[str]:
     """What keeps the method from being itself, a sentence each that goes on from its name."""
     yield from _kinds_of_rows_lacking(pairing)
+    yield from _held_out_rows_lacking(pairing)
     yield from _batch_below_environments(pairing)
     yield from _unfit_images(pairing)
     for label, spec in pairing.models.items():
@@ -223,6 +225,21 @@ def _kinds_of_rows_lacking(pairing: Pairing) -> Iterator[str]:
                 f"needs at least two {group_kind} with training rows, and there is {have}; change"
                 f" '{group_kind}'{valid}"
             )
+
+
+def _held_out_rows_lacking(pairing: Pairing) -> Iterator[str]:
+    """Labelled validation rows for a method that holds some out, and for selection rules."""
+    holdout = pairing.needs.holdout
+    if holdout is None:
+        return
+    set_name = holdout.set_of(pairing.knobs)
+    n_rows = pairing.validation_rows.get(set_name, 0)
+    if n_rows < 2:
+        sets = ", ".join(pairing.validation_rows) or "none"
+        yield (
+            f"holds out labelled rows of the validation set {set_name!r}, which has {n_rows}"
+            f" (validation sets: {sets}); raise roles.validation, or name another set"
+        )
 
 
 def _batch_below_environments(pairing: Pairing) -> Iterator[str]:

@@ -78,6 +78,7 @@ class Run:
         meter: Meter,
         profile: Profile | None,
         pause: float = 1.0,
+        held_out: RowSet | None = None,
     ) -> None:
         self.rules = rules
         self.model = model
@@ -97,8 +98,11 @@ class Run:
         self.training = EvaluationRows(
             split.train, images[split.train.source], settings, resident=False
         )
+        holdout = None
+        if held_out is not None:
+            holdout = EvaluationRows(held_out, images[held_out.source], settings, resident=False)
         self.context = LoopContext(
-            method, info, model, settings, seed, self.rows, self.training, base
+            method, info, model, settings, seed, self.rows, self.training, base, holdout
         )
         network = self.context.modules.get("model")
         if isinstance(network, Model):

@@ -18,6 +18,7 @@ from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
 from crosswind.methods.base import (
     Batch,
+    HeldOut,
     Info,
     Loss,
     Method,
@@ -174,12 +175,16 @@ class LoopContext:
         rows: TrainingRows,
         images: EvaluationRows,
         base: Mapping[str, Tensor] | None,
+        holdout: EvaluationRows | None = None,
     ) -> None:
         self.info = info
         self.seed = seed
         self.y = rows.y
         self.group = rows.group
         self.environment = rows.environment
+        self.holdout: HeldOut | None = None
+        if holdout is not None:
+            self.holdout = _HeldOutRows(self, holdout)
         self.modules: Modules = {}
         self.state: State = {}
         self.batch: Batch | None = None
@@ -217,14 +222,7 @@ class LoopContext:
 
     def inputs(self, rows: Tensor | None = None) -> Tensor:
         """See `RunContext.inputs`."""
-        return torch.cat(
-            [
-                x
-                for x, _ in self._images.batches(
-                    None if rows is None else _places(rows), padded=False
-                )
-            ]
-        )
+        return _inputs_of(self._images, rows)
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
         """See `RunContext.predict`."""
@@ -232,7 +230,7 @@ class LoopContext:
             logits = self._passed(rows, self._base_model(), lambda model, x: model(x))
             return Output(logits=logits)
         with evaluation_mode(self.modules.values()), autocast(self._settings):
-            positions, back = self._in_order(rows)
+            positions, back = _in_order(self._images, rows)
             model_outputs = outputs(
                 self._method, self.modules, self.state, self._images, self._settings, positions
             )
@@ -248,32 +246,32 @@ class LoopContext:
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
         """See `RunContext.features`."""
-        return self._passed(
-            rows,
-            self._base_model() if base else self.modules["model"],
-            lambda model, x: model.features(x),
-        )
+        return self.features_of(self._images, rows, base=base)
+
+    def features_of(self, images: EvaluationRows, rows: Tensor | None, *, base: bool) -> Tensor:
+        """`features` of other rows than those that train."""
+        model = self._base_model() if base else self.modules["model"]
+        return self._passed(rows, model, lambda model, x: model.features(x), images)
 
     def _passed(
-        self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]
+        self,
+        rows: Tensor | None,
+        model: nn.Module,
+        run: Callable[[Any, Tensor], Tensor],
+        images: EvaluationRows | None = None,
     ) -> Tensor:
+        images = self._images if images is None else images
+
         def passed(built_modules: Modules) -> list[Tensor]:
             return [
                 run(built_modules["model"], x)[:n].cpu()
-                for x, n in self._images.batches(positions, padded=True)
+                for x, n in images.batches(positions, padded=True)
             ]
 
-        positions, back = self._in_order(rows)
+        positions, back = _in_order(images, rows)
         with evaluation_mode([model]), autocast(self._settings):
             outputs = torch.cat(evaluated({"model": model}, self._settings.precision, passed))
             return _plain(outputs[back])
-
-    def _in_order(self, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
-        """The places of rows in the order in which they are asked, and for each row where its
-        answer then stands."""
-        positions = np.arange(len(self._images.rows.rows)) if rows is None else _places(rows)
-        order = self._images.by_length(positions)
-        return positions[order], torch.from_numpy(np.argsort(order))
 
     def _base_model(self) -> Model:
         model: Model = self._placed(self._make_model(base=True))
@@ -427,6 +425,39 @@ class LoopContext:
         if self._settings.channels_last:
             module.to(memory_format=torch.channels_last)
         return without_overruns(module)
+
+
+class _HeldOutRows:
+    """What `methods.base.HeldOut` promises, for one run."""
+
+    def __init__(self, context: LoopContext, images: EvaluationRows) -> None:
+        device = context.y.device
+        self.y = torch.from_numpy(images.rows.label).to(device)
+        self.group = torch.from_numpy(images.rows.group).to(device)
+        self.group_names = tuple(images.rows.group_names)
+        self._context = context
+        self._images = images
+
+    def inputs(self, rows: Tensor | None = None) -> Tensor:
+        """See `HeldOut.inputs`."""
+        return _inputs_of(self._images, rows)
+
+    def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
+        """See `HeldOut.features`."""
+        return self._context.features_of(self._images, rows, base=base)
+
+
+def _inputs_of(images: EvaluationRows, rows: Tensor | None) -> Tensor:
+    positions = None if rows is None else _places(rows)
+    return torch.cat([x for x, _ in images.batches(positions, padded=False)])
+
+
+def _in_order(images: EvaluationRows, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
+    """The places of rows in the order in which they are asked, and for each row where its answer
+    then stands."""
+    positions = np.arange(len(images.rows.rows)) if rows is None else _places(rows)
+    order = images.by_length(positions)
+    return positions[order], torch.from_numpy(np.argsort(order))
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

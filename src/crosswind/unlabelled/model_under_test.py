@@ -377,7 +377,7 @@ def _run(word: str) -> AskedModel:
     from crosswind.methods.base import Method
     from crosswind.studies.artifacts import artifact_folder
     from crosswind.studies.build import build_dataset
-    from crosswind.studies.jobs import WEIGHTS, kept_answers, split_of
+    from crosswind.studies.jobs import WEIGHTS, fitted_split, kept_answers
     from crosswind.studies.store import Store, split_name
 
     store_place, prefix = split_name(word)
@@ -401,7 +401,7 @@ def _run(word: str) -> AskedModel:
     about = json.loads((fit["artifacts"] / "job.json").read_text(encoding="utf-8"))
     spec = about["spec"]
     answers = kept_answers(spec, folders)
-    split, datasets = split_of(spec)
+    split, datasets = fitted_split(spec)
     rows = split.validation.get("validation") or next(iter(split.validation.values()), None)
     main = build_dataset(spec["data"][spec["main"]])
     rule = "best-id"
