@@ -61,6 +61,9 @@ def test_the_wheel_holds_the_package_its_studies_and_its_records_and_nothing_els
         f"crosswind/_records/{name.removeprefix('benchmarks/results/')}"
         for name in {*of_effects, "benchmarks/results/method-cost.json"}
     }
+    records |= {
+        f"crosswind/_records/atlas/{name}" for name in ("evidence.parquet", "validation.json")
+    }
     described = {
         f"{facts}/{name}"
         for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")

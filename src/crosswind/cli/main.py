@@ -18,6 +18,7 @@ from typing import Any
 
 import typer
 
+from crosswind.cli.advise import advise_command
 from crosswind.cli.audit import audit_command
 from crosswind.cli.best import best_command
 from crosswind.cli.compare import compare_command
@@ -77,6 +78,7 @@ app.command("prepare")(prepare_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("audit")(audit_command)
+app.command("advise")(advise_command)
 app.command("estimate")(estimate_command)
 app.command("features")(features_command)
 app.command("schema")(schema_command)

@@ -1,0 +1,263 @@
+"""Builds and judges the evidence of `crosswind advise`.
+
+    python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist] [--texts FILE] [--workers 2]
+    python -m benchmarks.atlas add STORE [STORE ...]
+    python -m benchmarks.atlas earlier
+    python -m benchmarks.atlas judge
+
+`run` trains a study of this folder, resumable as every study is, and adds what it holds to
+evidence.parquet; data sets that are not prepared are left out and named. `add` adds finished studies
+of other stores. `earlier` adds the tables of benchmarks/results, whose stores are not kept: their
+training rows are counted by planning their studies again. `judge` leaves every data set out in turn
+and writes validation.json: coverage of the intervals, what they are widened by, and what the first
+choice gains over plain training and over groupdro.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+from scipy import stats
+
+from crosswind.advice.evidence import (
+    COLUMNS,
+    METRICS,
+    empty_evidence,
+    evidence_of,
+    method_of_label,
+    problems_of_plan,
+)
+from crosswind.advice.gains import LEVEL, GainModel, Observed, observed_gains
+from crosswind.core.errors import CrosswindError
+from crosswind.studies.plan import make_plan
+from crosswind.studies.reading import find_study
+from crosswind.studies.spec import load_study
+from crosswind.studies.store import Store
+
+HERE = Path(__file__).resolve().parent
+EVIDENCE = HERE / "evidence.parquet"
+VALIDATION = HERE / "validation.json"
+RESULTS = HERE.parent / "results"
+EARLIER = {
+    "concurrent-shifts/numbers.csv": ("jeon2025/controlled", "figure"),
+    "concurrent-shifts/equal-numbers.csv": ("jeon2025/equal-sizes", None),
+    "wiles2022-unseen/numbers.csv": ("wiles2022/unseen", "small"),
+    "wiles2022-label-is-color/numbers.csv": ("wiles2022/label-is-color", "small"),
+    "pacs-leave-one-out/numbers.csv": ("pacs/leave-one-out", "small"),
+}
+"""Tables of benchmarks/results and the study and scale that made them. wiles2022/spurious is not among
+them: its plain training draws rows by weights of the test distribution, which is a method here."""
+KEYS = ("study", "data", "shift", "size", "model", "method")
+
+
+def add(tables: list[polars.DataFrame]) -> None:
+    """Put rows into evidence.parquet in the place of those of the same problem and method."""
+    known = polars.read_parquet(EVIDENCE) if EVIDENCE.is_file() else empty_evidence()
+    together = polars.concat([known, *(table.select(list(COLUMNS)) for table in tables)])
+    together = together.unique(KEYS, keep="last", maintain_order=True).sort(KEYS)
+    together.write_parquet(EVIDENCE, compression="zstd")
+    problems = together.select("study", "data", "shift", "size", "model").n_unique()
+    print(
+        f"{EVIDENCE.name}: {together.height} rows, {problems} problems of"
+        f" {together['data'].n_unique()} data sets, {together['runs'].sum()} runs"
+    )
+
+
+def run(study: str, out: str, only: list[str], texts: str | None, workers: int) -> None:
+    """Train a study of this folder on the data sets that are here, and add what it holds."""
+    path = HERE / f"{study}.yaml"
+    loaded = load_study(str(path), None, [])
+    settings = []
+    for name, spec in loaded.data.items():
+        changed = []
+        if "path" in spec.options and texts is not None:
+            changed = [f"data.{name}.options.path={Path(texts).resolve()}"]
+        try:
+            if only and name not in only:
+                raise CrosswindError("not asked for")
+            others = [f"data.{other}=null" for other in loaded.data if other != name]
+            make_plan(load_study(str(path), None, [*changed, *others]), path.parent)
+            settings += changed
+        except CrosswindError as error:
+            print(f"left out: {name}: {error}")
+            settings.append(f"data.{name}=null")
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "crosswind", "run", str(path), "--out", out]
+    subprocess.run([*command, "--workers", str(workers), *words], check=True)
+    with Store.open(out) as store:
+        add([evidence_of(store, name) for name in store.study_names()])
+
+
+def earlier() -> None:
+    """Add the tables of earlier studies."""
+    tables = []
+    for name, (word, scale) in EARLIER.items():
+        study = load_study(word, scale, [])
+        try:
+            folder = find_study(word)[1].parent
+            problems = problems_of_plan(make_plan(study, folder), folder)
+        except CrosswindError as error:
+            print(f"left out: {name}: {error}")
+            continue
+        rows = polars.read_csv(RESULTS / name, infer_schema_length=None)
+        methods = study.model_dump()
+        table = list(_earlier_rows(rows.to_dicts(), problems, methods))
+        tables.append(polars.DataFrame(table, schema=empty_evidence().schema))
+        print(f"{name}: {len(table)} rows")
+    add(tables)
+
+
+def _earlier_rows(
+    rows: list[dict[str, Any]], problems: Mapping[Any, Any], study: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    rule = str(study["selection"][0])
+    kept = [row for row in rows if row["set"] in ("test", "target") and row["rule"] == rule]
+    plain = {}
+    for row in kept:
+        if method_of_label(row["method"], study) == "erm":
+            plain[row["data"], row["shift"], row["size"], row["model"]] = row
+    for row in kept:
+        place = (row["data"], row["shift"], row["size"])
+        name = method_of_label(row["method"], study)
+        own_plain = plain.get((*place, row["model"]))
+        if name in (None, "erm") or own_plain is None or place not in problems:
+            continue
+        if row["diff_n"] in (None, "") or int(row["points"]) > int(own_plain["points"]):
+            continue
+        n = int(row["diff_n"])
+        reach = (float(row["diff_high"]) - float(row["diff_low"])) / 2 if n > 1 else None
+        worst, plain_worst = row["worst_group"], own_plain["worst_group"]
+        yield {
+            "study": row["study"],
+            "data": row["data"],
+            "shift": row["shift"],
+            "size": row["size"],
+            "model": row["model"],
+            "rule": rule,
+            **vars(problems[place]),
+            "method": name,
+            "points": int(row["points"]),
+            "runs": n,
+            "plain_accuracy": float(row["mean"]) - float(row["diff"]),
+            "accuracy": float(row["mean"]),
+            "accuracy_error": None if reach is None else reach / stats.t.ppf(0.975, n - 1),
+            "plain_worst_group": None if plain_worst is None else float(plain_worst),
+            "worst_group": None if worst is None else float(worst),
+            # Its interval is not of the difference.
+            "worst_group_error": None,
+            "time": None,
+        }
+
+
+def judge() -> None:
+    """Leave every data set out in turn, and write what the model of the gain was worth on it."""
+    evidence = polars.read_parquet(EVIDENCE).select(list(COLUMNS))
+    record: dict[str, Any] = {"coverage": {}, "widening": {}, "parameters": {}}
+    for metric in METRICS:
+        observed = observed_gains(evidence, metric)
+        scores, choices = _left_out(observed)
+        errors = np.array(scores)
+        # A gain that was seen has noise of its seeds beside what the interval is of.
+        widening = max(1.0, float(np.quantile(np.abs(errors), LEVEL) / stats.norm.ppf(0.95)))
+        record["coverage"][metric] = float((np.abs(errors) <= stats.norm.ppf(0.95)).mean())
+        record["widening"][metric] = round(widening, 3)
+        record["parameters"][metric] = GainModel(observed).parameters
+        if metric == "accuracy":
+            record["data"] = len(choices)
+            record["over_plain"] = _interval([plain for plain, _ in choices.values()])
+            record["over_groupdro"] = _interval(
+                [gain for _, gain in choices.values() if gain is not None]
+            )
+            record["by_data"] = {name: list(pair) for name, pair in choices.items()}
+        print(metric, record["coverage"][metric], record["widening"][metric])
+    VALIDATION.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: record[name] for name in ("data", "over_plain", "over_groupdro")}))
+
+
+def _left_out(
+    observed: Observed,
+) -> tuple[list[float], dict[str, tuple[float, float | None]]]:
+    """Standardised errors of predictions on data sets left out; and by data set what the first choice
+    gained over plain training and over groupdro (None where it was not tried), means over problems,
+    in points."""
+    errors: list[float] = []
+    choices = {}
+    data = np.array(observed.data)
+    contexts = np.array(observed.contexts)
+    for name in dict.fromkeys(observed.data):
+        model = GainModel(observed.rows(data != name))
+        over_plain, over_groupdro = [], []
+        for context in dict.fromkeys(contexts[data == name]):
+            rows = np.flatnonzero(contexts == context)
+            methods = [observed.methods[i] for i in rows]
+            gains = model.predict(observed.problems[rows[0]], methods)
+            for i, method in zip(rows, methods, strict=True):
+                gain = gains[method]
+                deviation = (gain.high - gain.mean) / stats.norm.ppf(0.5 + LEVEL / 2)
+                spread = math.hypot(deviation, observed.spread[i])
+                errors.append((observed.points[i] - gain.mean) / spread)
+            seen = dict(zip(methods, observed.points[rows], strict=True))
+            best = max(gains, key=lambda method: gains[method].mean)
+            chosen = seen[best] if gains[best].mean > 0 else 0.0
+            over_plain.append(float(chosen))
+            if "groupdro" in seen:
+                over_groupdro.append(float(chosen - seen["groupdro"]))
+        mean_over_groupdro = float(np.mean(over_groupdro)) if over_groupdro else None
+        choices[name] = (float(np.mean(over_plain)), mean_over_groupdro)
+        print(f"  {name}: {choices[name]}", flush=True)
+    return errors, choices
+
+
+def _interval(values: list[float]) -> list[float]:
+    """Mean and interval of 95% over data sets, by Student's t."""
+    if len(values) < 3:
+        return []
+    mean = float(np.mean(values))
+    reach = float(
+        stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    )
+    return [round(mean, 2), round(mean - reach, 2), round(mean + reach, 2)]
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    run_verb = verbs.add_parser("run")
+    run_verb.add_argument("--study", required=True, choices=("pictures", "texts"))
+    run_verb.add_argument("--out", required=True)
+    run_verb.add_argument("--data", default="")
+    run_verb.add_argument("--texts")
+    run_verb.add_argument("--workers", type=int, default=1)
+    add_verb = verbs.add_parser("add")
+    add_verb.add_argument("stores", nargs="+")
+    verbs.add_parser("earlier")
+    verbs.add_parser("judge")
+    args = parser.parse_args()
+    if args.verb == "run":
+        run(
+            args.study, args.out, list(filter(None, args.data.split(","))), args.texts, args.workers
+        )
+    elif args.verb == "add":
+        tables = []
+        for place in args.stores:
+            with Store.open(place) as store:
+                tables += [evidence_of(store, name) for name in store.study_names()]
+        add(tables)
+    elif args.verb == "earlier":
+        earlier()
+    else:
+        judge()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What advice is asked about: a table, a study, a finished store, or a shift that is described; as
+problems by title, with the study that methods would be put into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from crosswind.advice.evidence import evidence_of, problems_of_plan, problems_of_record
+from crosswind.advice.problem import KINDS, Problem, problem_of_counts, simple_counts
+from crosswind.core.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import polars
+
+    from crosswind.advice.answer import Advice
+
+__all__ = ["SHIFTS", "Subject", "described", "of_store", "of_study", "of_table", "study_with"]
+
+SHIFTS: Final = ("none", "SC", "LDD", "UDS")
+"""Shifts that can be described: none, spurious correlation, low-data drift, unseen data."""
+TABLES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+"""How the name of a table ends."""
+MOST_METHODS: Final = 3
+"""Methods that a written study tries beside plain training."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Problems by title. `study`: fields of a study on them, None where there are no data; `evidence`:
+    of their own, where they were run; `data`: title -> the data set of that evidence."""
+
+    problems: Mapping[str, Problem]
+    study: Mapping[str, Any] | None = None
+    evidence: Sequence[polars.DataFrame] = field(default_factory=tuple)
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str | None:
+        """The registered name of the study's first model; None without a study."""
+        models = (self.study or {}).get("models") or []
+        label = next(iter(models), None)
+        entry = models[label] if isinstance(models, Mapping) and label is not None else None
+        return label if label is None else str((entry or {}).get("model", label))
+
+
+def of_table(table: str, label: str | None, attribute: str | None, study_folder: Path) -> Subject:
+    """A table's problems as its rows stand, one an attribute that may shift; label and attributes are
+    those that `crosswind init` proposes unless they are named.
+
+    Raises `InputError`, `DataError` for a table that cannot be read or has no such columns.
+    """
+    import yaml
+
+    from crosswind.proposals.study_file import propose
+
+    proposal = propose(table, label=label, study_folder=study_folder)
+    draft = proposal.draft
+    designs = {design.attribute: design for design in draft.designs}
+    if attribute is not None and attribute not in designs:
+        problem = (
+            f"{attribute!r} is no column that may shift beside the label {draft.label.name!r},"
+            " which --label names"
+        )
+        raise InputError("--attribute", problem, list(designs))
+    kind = "pictures" if draft.kind == "images" else draft.kind
+    problems = {}
+    for name, design in designs.items():
+        if attribute in (None, name):
+            counts = {
+                (class_name, value): int(count)
+                for class_name, row in zip(design.classes, design.tie.counts, strict=False)
+                for value, count in zip(design.values, row, strict=False)
+            }
+            title = f"{table}, {draft.label.name} with {name}"
+            problems[title] = problem_of_counts({name: counts}, kind)
+    return Subject(problems, yaml.safe_load(proposal.text))
+
+
+def of_study(word: str, scale: str | None, settings: Sequence[str]) -> Subject:
+    """The problems of a study file or a shipped study, by data set, shift and size. Raises what
+    planning raises."""
+    from crosswind.studies.plan import make_plan
+    from crosswind.studies.reading import find_study
+    from crosswind.studies.spec import load_study
+
+    study = load_study(word, scale, settings)
+    folder = find_study(word)[1].parent
+    plan = make_plan(study, folder)
+    problems = problems_of_plan(plan, folder)
+    titles = _titles(problems)
+    return Subject(
+        {titles[point]: problem for point, problem in problems.items()}, study.model_dump()
+    )
+
+
+def of_store(address: str, study: str | None) -> Subject:
+    """The problems of a study that was run, whose results are evidence too. Raises `StoreError`."""
+    from crosswind.reports.gather import gather
+    from crosswind.studies.store import Store
+
+    with Store.open(address) as store:
+        names = store.study_names()
+        if study is None and len(names) != 1:
+            raise InputError("--study", f"{address} holds {len(names)} studies; name one", names)
+        name = study or names[0]
+        record = gather(store, name)
+        own = evidence_of(store, name)
+        problems = problems_of_record(record)
+        titles = _titles(problems)
+        return Subject(
+            {titles[point]: problem for point, problem in problems.items()},
+            dict(record.given),
+            [own],
+            {title: data for (data, _, _), title in titles.items()},
+        )
+
+
+def _titles(problems: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
+    coordinates = list(problems)
+    several = len({size for _, _, size in coordinates}) > 1
+    return {
+        (data, shift, size): f"{data}, {shift}" + (f", {size}" if several else "")
+        for data, shift, size in coordinates
+    }
+
+
+def described(
+    shift: str,
+    *,
+    kind: str = "pictures",
+    rows: int = 1000,
+    classes: int = 2,
+    values: int = 2,
+    tie: float = 0.95,
+    pretrained: bool = False,
+) -> Subject:
+    """A problem without data. `tie`: share of the rows that follow the shift, in [0, 1]. Raises
+    `InputError`."""
+    if shift not in SHIFTS:
+        raise unknown("--shift", "shift", shift, SHIFTS)
+    if kind not in KINDS:
+        raise unknown("--kind", "kind of inputs", kind, KINDS)
+    counts = simple_counts(shift, rows, classes, values, tie)
+    return Subject({shift: problem_of_counts({"attribute": counts}, kind, pretrained)})
+
+
+def study_with(subject: Subject, advice: Sequence[Advice]) -> dict[str, Any]:
+    """The subject's study with plain training and the methods that advice would try, at most
+    `MOST_METHODS`: those that promise a gain, then those of the highest expected accuracy.
+
+    Raises `InputError` where there is no study.
+    """
+    if subject.study is None:
+        raise InputError("--to", "needs a table, a study or a store: a described shift has no data")
+    entries = [entry for problem_advice in advice for entry in problem_advice.methods]
+    promising = [entry.method for entry in entries if entry.verdict == "try"]
+    others = [entry.method for entry in entries if entry.verdict == "cannot tell"]
+    methods: dict[str, dict[str, Any]] = {"erm": {}}
+    for name in dict.fromkeys([*promising, *others]):
+        if len(methods) > MOST_METHODS:
+            break
+        base, balanced, _ = name.partition(" + balanced")
+        if balanced:
+            methods[f"{base}-balanced"] = {"method": base, "sampler": "balanced"}
+        else:
+            methods[base] = {}
+    fields = {name: value for name, value in subject.study.items() if name != "scales"}
+    # Claims may name methods that are no longer there.
+    fields.pop("claims", None)
+    return {**fields, "methods": methods, "reference": "erm"}

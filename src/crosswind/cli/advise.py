@@ -1,0 +1,164 @@
+"""`crosswind advise`: which methods to try, in what order, from evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crosswind.cli.options import AsJson, Overrides, Scale, StudyName, print_json, written
+from crosswind.core.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import polars
+
+    from crosswind.advice.subject import Subject
+
+
+def advise_command(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TABLE|STUDY|STORE]",
+            help="A table of yours, a study, or the folder of a finished one; or describe a shift.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="Of a table: what is to be told."),
+    ] = None,
+    attribute: Annotated[
+        str | None,
+        typer.Option("--attribute", metavar="COLUMN", help="Of a table: what may shift."),
+    ] = None,
+    shift: Annotated[
+        str | None,
+        typer.Option("--shift", metavar="NAME", help="Describe a shift: none, SC, LDD or UDS."),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=2, help="Described: training rows.")
+    ] = 1000,
+    classes: Annotated[
+        int, typer.Option("--classes", metavar="N", min=2, max=1000, help="Described: classes.")
+    ] = 2,
+    values: Annotated[
+        int,
+        typer.Option("--values", metavar="N", min=2, max=1000, help="Described: attribute values."),
+    ] = 2,
+    tie: Annotated[
+        float,
+        typer.Option(
+            "--tie", metavar="SHARE", min=0, max=1, help="Described: rows that follow the shift."
+        ),
+    ] = 0.95,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", metavar="KIND", help="Described: pictures, texts or numbers."),
+    ] = "pictures",
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Described: the network has weights of other data.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="What is trained; default: the study's."),
+    ] = None,
+    groups: Annotated[
+        str,
+        typer.Option(
+            "--groups",
+            metavar="known|unknown",
+            help="Whether each training row's attribute is known when a method trains.",
+        ),
+    ] = "known",
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option("--evidence", metavar="STORE", help="Results of your own; may be repeated."),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write a study of erm and what to try."),
+    ] = None,
+    study_name: StudyName = None,
+    scale: Scale = None,
+    settings: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which methods to try first on a problem, with the gain to expect as an interval, what each
+    needs and costs, and the evidence behind it; or that it cannot be told.
+
+    The evidence is results of many small studies that Crosswind carries, and of your own stores.
+    """
+    from crosswind.advice.answer import Known, advise
+    from crosswind.advice.subject import described, study_with
+    from crosswind.core.registry import facts
+
+    if model is not None:
+        facts("models", model, "--model")
+    if groups not in ("known", "unknown"):
+        raise unknown("--groups", "answer", groups, ("known", "unknown"))
+    if (what is None) == (shift is None):
+        raise InputError("TABLE", "name a table, a study or a store, or describe one by --shift")
+    if to is not None and to.exists():
+        raise InputError("--to", f"{to} is there already; name another file")
+    if shift is not None:
+        subject = described(
+            shift,
+            kind=kind,
+            rows=rows,
+            classes=classes,
+            values=values,
+            tie=tie,
+            pretrained=pretrained,
+        )
+    else:
+        folder = Path() if to is None else to.parent
+        subject = _subject_of(str(what), label, attribute, folder, study_name, scale, settings)
+    known = Known(groups=groups == "known", model=model or subject.model)
+    advice = advise(subject.problems, known, _evidence(subject, evidence), data=subject.data)
+    if to is not None:
+        import yaml
+
+        fields = study_with(subject, advice)
+        with written("--to", to):
+            to.write_text(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True), "utf-8")
+    if as_json:
+        print_json([problem_advice.to_json() for problem_advice in advice])
+        return
+    typer.echo("\n\n".join(problem_advice.to_text() for problem_advice in advice))
+    if to is not None:
+        typer.echo(f"wrote {to}: crosswind run {to}")
+
+
+def _subject_of(
+    what: str,
+    label: str | None,
+    attribute: str | None,
+    folder: Path,
+    study_name: str | None,
+    scale: str | None,
+    settings: Sequence[str] | None,
+) -> Subject:
+    """What the word names: a table by its ending, a store by its folder or address, else a study."""
+    from crosswind.advice.subject import TABLES, of_store, of_study, of_table
+
+    if Path(what).suffix.lower() in TABLES:
+        return of_table(what, label, attribute, folder)
+    if what.startswith("postgresql") or Path(what).is_dir():
+        return of_store(what, study_name)
+    return of_study(what, scale, settings or ())
+
+
+def _evidence(subject: Subject, stores: Sequence[str] | None) -> polars.DataFrame:
+    """The evidence that the package carries, the subject's own, and that of stores that were named."""
+    import polars
+
+    from crosswind.advice.evidence import evidence_of, shipped_evidence
+    from crosswind.studies.store import Store
+
+    tables = [shipped_evidence(), *subject.evidence]
+    for place in stores or ():
+        with Store.open(place) as store:
+            tables += [evidence_of(store, name) for name in store.study_names()]
+    return polars.concat(tables).unique(maintain_order=True)

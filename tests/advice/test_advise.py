@@ -1,0 +1,220 @@
+"""`crosswind advise`: evidence read from a real store equals its report, methods that cannot be used
+are named with their reason, and the study that is written can be run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+import yaml
+
+import crosswind as cw
+from crosswind.advice.answer import Known, Validation, advise
+from crosswind.advice.evidence import COLUMNS, empty_evidence, evidence_of, shipped_evidence
+from crosswind.advice.problem import problem_of_counts, simple_counts
+from crosswind.cli.main import _status
+from crosswind.core.errors import CrosswindError
+from crosswind.studies.plan import plan_of
+from crosswind.studies.store import Store
+
+STUDY: dict[str, Any] = {
+    "name": "advised",
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "half",
+            "attributes": ["ink"],
+            "keep": {"ink": ["red", "green"]},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1},
+        "UDS": {"type": "unseen-data", "attribute": "ink", "unseen": "last"},
+    },
+    "sizes": {"small": {"total": 60}},
+    "models": {"mlp": {"layers": 1}},
+    "methods": {
+        "erm": {},
+        "groupdro": {},
+        "even": {"method": "erm", "sampler": "balanced", "shifts": ["none", "SC"]},
+        "searched": {"method": "mixup", "alpha": [0.1, 0.4], "shifts": ["none", "SC"]},
+        "noisy": {"method": "jtt", "label_noise": 0.2},
+    },
+    "training": {"steps": 8, "batch": 16, "lr": 0.01, "validate_every": 4, "patience": None},
+    "seeds": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("advice") / "out"
+    assert not cw.run_study(STUDY, folder).summary.failed
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evidence(out: Path) -> polars.DataFrame:
+    with Store.open(out) as store:
+        return evidence_of(store, "advised")
+
+
+def test_evidence_of_a_store_is_its_scores_beside_plain_training(
+    out: Path, evidence: polars.DataFrame
+) -> None:
+    assert evidence.schema == empty_evidence().schema and evidence.columns == list(COLUMNS)
+    rows = {(row["shift"], row["method"]): row for row in evidence.to_dicts()}
+    # What chose among more settings, and what is more than a method, are no evidence.
+    assert set(rows) == {
+        ("none", "groupdro"),
+        ("none", "erm + balanced"),
+        ("SC", "groupdro"),
+        ("SC", "erm + balanced"),
+        ("UDS", "groupdro"),
+    }
+    with Store.open(out) as store:
+        scores = {
+            (entry["method"], entry["seed"]): entry["metrics"]["accuracy"]
+            for entry in store.results("advised")
+            if entry["set"] == "test" and entry["rule"] == "best-id" and entry["shift"] == "SC"
+        }
+    row = rows["SC", "groupdro"]
+    assert math.isclose(row["accuracy"], sum(scores["groupdro", i] for i in range(3)) / 3)
+    assert math.isclose(row["plain_accuracy"], sum(scores["erm", i] for i in range(3)) / 3)
+    differences = [scores["groupdro", i] - scores["erm", i] for i in range(3)]
+    mean = sum(differences) / 3
+    variance = sum((value - mean) ** 2 for value in differences) / 2
+    assert math.isclose(row["accuracy_error"], math.sqrt(variance / 3))
+    assert (row["kind"], row["classes"], row["values"], row["runs"]) == ("pictures", 2, 2, 3)
+    assert row["rows"] == 60 and row["tie"] > 0.7 and row["time"] > 0
+    assert rows["none", "groupdro"]["tie"] < 0.1
+    assert rows["UDS", "groupdro"]["missing"] == 0.5 and rows["UDS", "groupdro"]["rarest"] == 0
+
+
+def test_methods_that_cannot_be_used_are_named_with_their_reason() -> None:
+    problem = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, "texts")
+    evidence = shipped_evidence()
+    assert evidence.height > 400
+    advice = advise({"mine": problem}, Known(groups=False, model="bag-of-words"), evidence)[0]
+    lacks = {entry.method: entry.lacks for entry in advice.unusable}
+    assert lacks["groupdro"] == "reads the group of every training row"
+    assert lacks["irm"] == "reads the environment of every training row"
+    assert lacks["augmix"] == "changes pictures, and these are texts"
+    assert not {entry.method for entry in advice.methods} & set(lacks)
+    assert {entry.method for entry in advice.methods} >= {"jtt", "bpa"}
+    pictures = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, "pictures")
+    with_mlp = advise({"mine": pictures}, Known(model="mlp"), evidence)[0]
+    lacks = {entry.method: entry.lacks for entry in with_mlp.unusable}
+    assert lacks["bn-adapt"] == "needs batch norm, which mlp has not"
+    assert lacks["pnd"] == "reads the feature maps of a convolutional model, which mlp is not"
+    order = [entry.accuracy.mean for entry in with_mlp.methods if entry.accuracy]
+    assert order == sorted(order, reverse=True) and len(order) == len(with_mlp.methods)
+
+
+def test_a_sure_gain_is_advised_first_a_sure_loss_against_and_else_nothing_is_told() -> None:
+    problem = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, "pictures")
+    rows = []
+    for number in range(6):
+        for method, gain in (("groupdro", 0.2), ("irm", -0.2), ("jtt", 0.0)):
+            scores = {"plain_accuracy": 0.6, "accuracy": 0.6 + gain + 0.001 * number}
+            place = {
+                "study": "s",
+                "data": f"d{number}",
+                "shift": "SC",
+                "size": "all",
+                "model": "mlp",
+            }
+            rows.append(
+                {**place, **vars(problem), "method": method, "runs": 5, "points": 1, **scores}
+                | {"accuracy_error": 0.005}
+            )
+    table = polars.DataFrame(rows, schema=empty_evidence().schema)
+    advice = advise({"mine": problem}, evidence=table)[0]
+    verdicts = {entry.method: entry.verdict for entry in advice.methods}
+    assert verdicts == {"groupdro": "try", "jtt": "cannot tell", "irm": "avoid"}
+    assert advice.answer.startswith("Try groupdro first: 18 points of accuracy [")
+    assert "Avoid irm: it is expected" in advice.answer
+    nothing = advise({"mine": problem}, Known(groups=False), table)[0]
+    assert nothing.first is None and nothing.answer.startswith("Cannot tell")
+    with pytest.raises(CrosswindError, match="no evidence to advise from.*--evidence"):
+        advise({"mine": problem}, evidence=empty_evidence())
+
+
+def test_the_worth_of_the_choice_is_said_as_it_was_measured() -> None:
+    sure = Validation(data=9, over_plain=(4.0, 2.0, 6.0), over_groupdro=(3.0, 1.0, 5.0))
+    assert sure.beats_plain and sure.beats_groupdro
+    assert "gained +4.0 points [+2.0, +6.0]" in sure.in_words
+    unsure = Validation(data=9, over_plain=(4.0, 2.0, 6.0), over_groupdro=(1.0, -1.0, 3.0))
+    assert "it is not shown to choose better than a rule of thumb" in unsure.in_words
+    assert "was not measured" in Validation().in_words
+
+
+def test_a_finished_study_is_advised_on_with_its_own_results_and_a_study_is_written(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "next.yaml"
+    assert _status(["advise", str(out), "--to", str(to)]) == 0
+    text = capsys.readouterr().out
+    assert "digits, SC: pictures, 2 classes, 60 rows" in text and f"wrote {to}" in text
+    assert "Cannot be used here" in text and "data sets left out in turn" in text
+    written = yaml.safe_load(to.read_text(encoding="utf-8"))
+    assert "erm" in written["methods"] and 2 <= len(written["methods"]) <= 4
+    assert len(plan_of(str(to)).runs) == 3 * 3 * len(written["methods"])
+    assert _status(["advise", str(out), "--to", str(to)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert _status(["advise", str(out), "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["title"] for entry in entries] == ["digits, none", "digits, SC", "digits, UDS"]
+    assert all(entry["methods"] and entry["answer"] for entry in entries)
+
+
+def test_a_table_and_a_study_and_a_description_are_advised_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "patients.csv"
+    lines = ["age,pressure,ward,ill"]
+    for i in range(240):
+        ill = i % 2
+        ward = "north" if (i // 2) % 8 < (7 if ill else 1) else "south"
+        lines.append(f"{20 + i % 60},{100 + (7 * i) % 41},{ward},{'yes' if ill else 'no'}")
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    to = tmp_path / "patients-study.yaml"
+    asked = ["advise", str(table), "--label", "ill", "--attribute"]
+    assert _status([*asked, "age"]) == 2
+    assert "'age' is no column that may shift beside the label 'ill'" in capsys.readouterr().err
+    assert _status([*asked, "ward", "--to", str(to)]) == 0
+    text = capsys.readouterr().out
+    assert "ill with ward: numbers, 2 classes, 240 rows" in text and "0.75" in text
+    assert "changes pictures, and these are numbers" in text
+    assert plan_of(str(to)).runs
+    assert _status(["advise", "demo", "--scale", "tiny", "--groups", "unknown"]) == 0
+    assert "reads the group of every training row" in capsys.readouterr().out
+    assert _status(["advise", "--shift", "UDS", "--kind", "texts", "--rows", "5000"]) == 0
+    assert "50% of the groups without a training row" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "TABLE: name a table, a study or a store, or describe one by --shift"),
+        (["demo", "--shift", "SC"], "TABLE: name a table, a study or a store"),
+        (["--shift", "drift"], "--shift: unknown shift 'drift' (valid: none, SC, LDD, UDS)"),
+        (["--shift", "SC", "--kind", "sounds"], "--kind: unknown kind of inputs 'sounds'"),
+        (["--shift", "SC", "--groups", "maybe"], "--groups: unknown answer 'maybe'"),
+        (["--shift", "SC", "--model", "brain"], "--model: unknown model 'brain'"),
+        (["--shift", "SC", "--to", "x.yaml"], "--to: needs a table, a study or a store"),
+        (["nowhere.csv"], "there is no file 'nowhere.csv'"),
+        (["nowhere"], "unknown study 'nowhere'"),
+    ],
+)
+def test_bad_questions_are_refused_in_one_sentence(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _status(["advise", *words]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and not captured.out
