@@ -62,16 +62,18 @@ def test_every_method_has_a_study_and_a_record() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
-def test_records_are_fresh_and_fair(name: str) -> None:
+def test_records_are_fresh_and_whole(name: str) -> None:
     record = FOUND[name]
     assert stale(name, record) == ""
-    assert (
-        record["name"] == name
-        and record["claims"]
-        and record["files"]
-        and record["runs"]["failed"] == 0
-    )
-    for claim in record["claims"]:
+    assert record["name"] == name
+    assert record["claims"]
+    assert record["files"]
+    assert record["runs"]["failed"] == 0
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_claims_of_records_compare_as_many_points_over_the_same_seeds(name: str) -> None:
+    for claim in FOUND[name]["claims"]:
         better, than = (claim["sides"][side] for side in ("better", "than"))
         assert better["points"] == than["points"], (
             "the best of more points is higher by chance alone"
@@ -79,26 +81,30 @@ def test_records_are_fresh_and_fair(name: str) -> None:
         values = [
             {int(seed): value for seed, value in side["values"].items()} for side in (better, than)
         ]
-        assert len(set(values[0]) & set(values[1])) >= 8 and set(better["chosen"]) == set(
-            better["values"]
-        )
+        assert len(set(values[0]) & set(values[1])) >= 8
+        assert set(better["chosen"]) == set(better["values"])
         difference = paired(values[1], values[0])
-        assert difference is not None and difference.low is not None and difference.high is not None
+        assert difference is not None
+        expected = [difference.mean, difference.low, difference.high, difference.n]
+        assert None not in expected
         claimed_numbers = [claim[number] for number in ("difference", "low", "high", "n")]
-        assert claimed_numbers == pytest.approx(
-            [difference.mean, difference.low, difference.high, difference.n], abs=2e-6
-        )
-    adjusted = _holm([1.0 if claim["p"] is None else claim["p"] for claim in record["claims"]])
-    for claim, p in zip(record["claims"], adjusted, strict=True):
-        sure = claim["p_adjusted"] is not None and claim["p_adjusted"] < 0.05
-        assert claim["p_adjusted"] in (None, pytest.approx(p)) and claim["family"] == len(adjusted)
-        assert claim["verdict"] == (
-            "cannot tell"
-            if not sure
-            else "holds"
-            if claim["difference"] > 0
-            else "the opposite holds"
-        )
+        assert claimed_numbers == pytest.approx(expected, abs=2e-6)
+
+
+def _verdict(claim: dict[str, Any]) -> str:
+    if claim["p_adjusted"] is None or claim["p_adjusted"] >= 0.05:
+        return "cannot tell"
+    return "holds" if claim["difference"] > 0 else "the opposite holds"
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_verdicts_of_records_are_those_of_adjusted_p(name: str) -> None:
+    claims = FOUND[name]["claims"]
+    adjusted = _holm([1.0 if claim["p"] is None else claim["p"] for claim in claims])
+    for claim, p in zip(claims, adjusted, strict=True):
+        assert claim["p_adjusted"] in (None, pytest.approx(p))
+        assert claim["family"] == len(adjusted)
+        assert claim["verdict"] == _verdict(claim)
 
 
 def _holm(p_values: list[float]) -> list[float]:
@@ -116,32 +122,27 @@ def test_records_come_from_rows_and_seeds_that_nobody_explored(name: str) -> Non
     record, values = FOUND[name], read_study_file(STUDIES / f"{name}.yaml")
     forms = json.loads(CONFIRMATIONS.read_text(encoding="utf-8"))[name]
     form = forms[record["form"] - 1]
-    assert [known_form["form"] for known_form in forms] == list(
-        range(1, len(forms) + 1)
-    ) and record["form"] == len(forms)
-    assert (
-        all(record[key] == form[key] for key in ("study_sha256", "files", "began"))
-        and form["began"][:10] <= record["date"]
-    )
+    assert [known_form["form"] for known_form in forms] == list(range(1, len(forms) + 1))
+    assert record["form"] == len(forms)
+    assert all(record[key] == form[key] for key in ("study_sha256", "files", "began"))
+    assert form["began"][:10] <= record["date"]
     assert record["split_seed"] == 40000 + record["form"] != values.get("split_seed", 0)
     explored = values["seeds"] if isinstance(values["seeds"], list) else range(values["seeds"])
     first = 500000 + 1000 * record["form"]
-    assert record["seeds"] == list(range(first, first + len(explored))) and not set(
-        record["seeds"]
-    ) & set(explored)
+    assert record["seeds"] == list(range(first, first + len(explored)))
+    assert not set(record["seeds"]) & set(explored)
     for claim in record["claims"]:
         assert set(map(int, claim["sides"]["better"]["values"])) <= set(record["seeds"])
 
 
 def test_every_changed_verdict_is_explained_and_every_note_is_about_something() -> None:
     first = json.loads(FIRST.read_text(encoding="utf-8"))
-    assert sum(map(len, first.values())) == 71 and set(first) < subjects()
+    assert sum(map(len, first.values())) == 71
+    assert set(first) < subjects()
     assert unexplained(FOUND) == []
     notes = read_study_file(NOTES)
-    assert (
-        set(notes) <= subjects()
-        and sum(len(about.get("tried", [])) for about in notes.values()) >= 22
-    )
+    assert set(notes) <= subjects()
+    assert sum(len(about.get("tried", [])) for about in notes.values()) >= 22
     for name, about in notes.items():
         for change in about.get("changed", []):
             assert change["claim"] in [claim["text"] for claim in FOUND[name]["claims"]]
@@ -159,7 +160,8 @@ def test_every_study_says_what_is_claimed_where(name: str) -> None:
 def test_the_page_has_the_tables_of_the_records() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text, FOUND) == text, "run: python -m benchmarks.papers.effects --table"
-    assert text.count(MARK) == 1 and text.endswith(tables(FOUND))
+    assert text.count(MARK) == 1
+    assert text.endswith(tables(FOUND))
 
 
 def side(values: dict[str, float]) -> dict[str, Any]:
@@ -219,7 +221,8 @@ def test_a_row_by_hand() -> None:
         "sides": {"better": {**side({}), "model": "resnet18"}, "than": side({})},
     }
     row = table({"irm": {**record, "claims": [models], "cpu_seconds": None}}).splitlines()[2]
-    assert "| mlp 0.650 | resnet18 0.700 |" in row and "| holds |  | 2 |  |" in row
+    assert "| mlp 0.650 | resnet18 0.700 |" in row
+    assert "| holds |  | 2 |  |" in row
 
 
 STUDY = """# what is claimed
@@ -273,9 +276,8 @@ def test_what_makes_a_record_stale(scratch: Any, tmp_path: Path) -> None:
         "files": subject_files("groupdro", values),
     }
     assert list(record["files"]) == ["src/crosswind/methods/groupdro.py"]
-    assert (
-        stale("groupdro", None) == "has no record" and stale("irm", record) == "has no study file"
-    )
+    assert stale("groupdro", None) == "has no record"
+    assert stale("irm", record) == "has no study file"
     assert stale("groupdro", record) == ""
     change(tmp_path, "what is claimed", "what is claimed, and what was found")
     assert stale("groupdro", record) == ""  # a comment changes no number
@@ -307,7 +309,8 @@ def test_what_cannot_be_recorded_is_refused_before_it_runs(
     change(tmp_path, old, new)
     with pytest.raises(SystemExit, match=says):
         scratch.recorded("groupdro", 1, tmp_path / "store", True)
-    assert not (tmp_path / "store").exists() and not (tmp_path / "confirmations.json").exists()
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "confirmations.json").exists()
 
 
 def test_a_failed_run_leaves_the_old_record(
@@ -348,11 +351,9 @@ def test_held_out_rows_are_read_by_a_confirmation_alone_and_each_form_has_its_ow
 
     assert look(True) == look(True) == ["split_seed=40001", f"seeds={[*range(501000, 501008)]}"]
     (form,) = json.loads((tmp_path / "confirmations.json").read_text())["groupdro"]
-    assert (
-        form["form"] == 1
-        and form["began"].endswith("Z")
-        and set(form) == {"form", "began", "study_sha256", "files"}
-    )
+    assert form["form"] == 1
+    assert form["began"].endswith("Z")
+    assert set(form) == {"form", "began", "study_sha256", "files"}
     change(
         tmp_path, "it helps", "it helps a little"
     )  # another claim: what was seen must not judge it
@@ -366,27 +367,27 @@ def test_held_out_rows_are_read_by_a_confirmation_alone_and_each_form_has_its_ow
 def test_a_whole_study_is_confirmed_and_goes_on(scratch: Any, tmp_path: Path) -> None:
     scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     record = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
-    assert stale("groupdro", record) == "" and record["runs"] == {
+    assert stale("groupdro", record) == ""
+    assert record["runs"] == {
         "finished": 32,
         "diverged": 0,
         "failed": 0,
     }
-    assert (
-        record["form"] == 1
-        and record["split_seed"] == 40001
-        and record["seeds"] == [*range(501000, 501008)]
-    )
+    assert record["form"] == 1
+    assert record["split_seed"] == 40001
+    assert record["seeds"] == [*range(501000, 501008)]
     (claim,) = record["claims"]
-    assert claim["n"] == 8 and claim["sides"]["than"]["points"] == 2 and record["cpu_seconds"] > 0
+    assert claim["n"] == 8
+    assert claim["sides"]["than"]["points"] == 2
+    assert record["cpu_seconds"] > 0
     assert set(claim["sides"]["better"]["chosen"].values()) <= {"eta=0.01", "eta=0.1"}
     assert (tmp_path / "README.md").read_text(
         encoding="utf-8"
     ) == f"words\n{MARK}\n\n{tables({'groupdro': record})}"
     scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     again = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
-    assert (
-        again["claims"] == record["claims"] and again["cpu_seconds"] is None
-    )  # what is done is not done again
+    assert again["claims"] == record["claims"]
+    assert again["cpu_seconds"] is None
 
 
 def test_the_program_says_what_is_stale(
@@ -397,4 +398,5 @@ def test_the_program_says_what_is_stale(
     values = read_study_file(tmp_path / "groupdro.yaml")
     record = {"study_sha256": study_hashes(values), "files": subject_files("groupdro", values)}
     (tmp_path / "records" / "groupdro.json").write_text(json.dumps(record), encoding="utf-8")
-    assert scratch.check() == 0 and capsys.readouterr().out == "1 of 1 records are fresh\n"
+    assert scratch.check() == 0
+    assert capsys.readouterr().out == "1 of 1 records are fresh\n"

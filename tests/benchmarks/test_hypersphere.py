@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def test_results_are_complete_and_the_picture_is_theirs() -> None:
             len(seed["ni"]) == setting["design"]["distances"] for seed in setting["seeds"].values()
         ), name
     drawn = PICTURE.read_text(encoding="utf-8")
-    assert all(title in drawn for title in TITLES.values()) and len(drawn) < 300_000
+    assert all(title in drawn for title in TITLES.values())
+    assert len(drawn) < 300_000
 
 
 def test_where_a_curve_reaches_zero() -> None:
@@ -76,55 +78,60 @@ def test_where_a_curve_reaches_zero() -> None:
     distances = np.array([0.0, 1.0, 2.0])
     assert crossing(distances, np.array([0.5, np.nan, -0.5])) == pytest.approx(1)
     assert crossing(distances, np.array([0.5, 0.3, -0.1])) == pytest.approx(1.75)
-    assert (
-        crossing(distances, np.array([-0.1, 0.3, -0.1])) == 0
-        and crossing(distances, np.array([0.5, 0.3, 0.1])) == 2
-    )
+    assert crossing(distances, np.array([-0.1, 0.3, -0.1])) == 0
+    assert crossing(distances, np.array([0.5, 0.3, 0.1])) == 2
     assert crossing(distances, np.full(3, np.nan)) == 0
-    assert value_at(distances, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2) and np.isnan(
-        value_at(distances, np.full(3, np.nan), 1.5)
-    )
+    assert value_at(distances, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2)
+    assert np.isnan(value_at(distances, np.full(3, np.nan), 1.5))
+
+
+FALLING: list[list[float | None]] = [
+    [0.5, -0.05, -0.5, -0.6, -0.7],
+    [0.6, -0.06, -0.5, -0.7, None],
+    [0.5, -0.06, -0.4, -0.8, -0.9],
+]
+RISING = [[None if cell is None else -cell for cell in row] for row in FALLING]
+
+
+def verdicts_of(judgements: Mapping[str, tuple[str, Any]]) -> list[str]:
+    return [verdict for verdict, _ in judgements.values()]
 
 
 def test_claims_are_judged_by_their_intervals() -> None:
     """Five distances, 0 to pi in quarters: near is the first alone, beyond pi/4 the last three."""
     assert np.pi / 4 == QUARTER > NEAR > 0
-    falling: list[list[float | None]] = [
-        [0.5, -0.05, -0.5, -0.6, -0.7],
-        [0.6, -0.06, -0.5, -0.7, None],
-        [0.5, -0.06, -0.4, -0.8, -0.9],
-    ]
-    rising = [[None if cell is None else -cell for cell in row] for row in falling]
-    same = judged(made(falling, falling), "own", "ni")
-    assert [verdict for verdict, _ in same.values()] == ["holds"] * 4
+    same = judged(made(FALLING, FALLING), "own", "ni")
+    assert verdicts_of(same) == ["holds"] * 4
     near_figure, reached, middle_figure, beyond = (figure for _, figure in same.values())
-    assert near_figure is not None and near_figure.mean == pytest.approx(1.6 / 3)
-    assert reached is not None and reached.mean == pytest.approx(
-        (10 / 11 + 10 / 11 + 50 / 56) / 3 * np.pi / 4
-    )
-    assert middle_figure is not None and middle_figure.mean == pytest.approx(-0.17 / 3)
-    assert beyond is not None and beyond.mean == pytest.approx((-0.6 - 0.6 - 0.7) / 3)
-    assert [verdict for verdict, _ in judged(made(rising, falling), "own", "ni").values()] == [
-        "does not hold"
-    ] * 2 + [
-        "holds",
-        "does not hold",
-    ]
+    assert near_figure is not None
+    assert near_figure.mean == pytest.approx(1.6 / 3)
+    assert reached is not None
+    assert reached.mean == pytest.approx((10 / 11 + 10 / 11 + 50 / 56) / 3 * np.pi / 4)
+    assert middle_figure is not None
+    assert middle_figure.mean == pytest.approx(-0.17 / 3)
+    assert beyond is not None
+    assert beyond.mean == pytest.approx((-0.6 - 0.6 - 0.7) / 3)
+
+
+def test_claims_that_fail_late_or_on_one_side_do_not_hold() -> None:
+    mixed = judged(made(RISING, FALLING), "own", "ni")
+    assert verdicts_of(mixed) == ["does not hold", "does not hold", "holds", "does not hold"]
     late = [
         [0.5, 0.4, -0.5, -0.6, -0.7],
         [0.6, 0.3, -0.5, -0.7, -0.8],
         [0.5, 0.4, -0.4, -0.8, -0.9],
     ]
-    verdicts = [verdict for verdict, _ in judged(made(late, late), "own", "ni").values()]
+    verdicts = verdicts_of(judged(made(late, late), "own", "ni"))
     assert verdicts == ["holds", "does not hold", "does not hold", "holds"]
-    unsure = made([falling[0], rising[0]], [falling[0], rising[0]])
-    assert [verdict for verdict, _ in judged(unsure, "own", "atc").values()] == ["cannot tell"] * 4
+    assert alike(made(FALLING, FALLING), "own")[0] == "holds"
+    assert alike(made(RISING, FALLING), "own")[0] == "does not hold"
+
+
+def test_claims_of_opposite_clouds_and_of_none_cannot_be_told() -> None:
+    unsure = made([FALLING[0], RISING[0]], [FALLING[0], RISING[0]])
+    assert verdicts_of(judged(unsure, "own", "atc")) == ["cannot tell"] * 4
     nothing = made([[None] * 5] * 2, [[None] * 5] * 2)
     assert judged(nothing, "own", "ni")["positive near the source"] == ("cannot tell", None)
-    assert (
-        alike(made(falling, falling), "own")[0] == "holds"
-        and alike(made(rising, falling), "own")[0] == "does not hold"
-    )
 
 
 def test_single_distances_are_corrected_for_their_number() -> None:

@@ -35,14 +35,18 @@ def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     capsys.readouterr()
     assert _status(["best", out, "--to", str(to), "--seeds", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("erm: lr=0.01 of 2 points, ") and "over 4 runs" in lines[0]
-    assert "of 4 points" in lines[1] and ", lr=0.01 " in lines[1]
+    assert lines[0].startswith("erm: lr=0.01 of 2 points, ")
+    assert "over 4 runs" in lines[0]
+    assert "of 4 points" in lines[1]
+    assert ", lr=0.01 " in lines[1]
     assert lines[2] == f"wrote {to}: crosswind run {to}"
     frozen = yaml.safe_load(to.read_text(encoding="utf-8"))
-    assert frozen["name"] == "searched-best" and frozen["seeds"] == [5, 6, 7]
+    assert frozen["name"] == "searched-best"
+    assert frozen["seeds"] == [5, 6, 7]
     assert frozen["methods"]["erm"] == {"training": {"lr": 0.01}}
     assert frozen["methods"]["mixup"]["training"] == {"lr": 0.01}
-    assert frozen["methods"]["mixup"]["alpha"] in (0.2, 0.4) and "lr" not in frozen["training"]
+    assert frozen["methods"]["mixup"]["alpha"] in (0.2, 0.4)
+    assert "lr" not in frozen["training"]
     runs = plan_of(str(to)).runs
     assert len(runs) == 2 * 2 * 3  # shifts, methods, seeds
     keys = {run.key for run in plan_of(str(file)).runs}
@@ -70,7 +74,8 @@ def test_a_search_is_frozen_too_and_printed_where_no_file_is_named(
     assert _status(["best", out]) == 0
     printed = capsys.readouterr()
     frozen = yaml.safe_load(printed.out)
-    assert "search" not in frozen and frozen["seeds"] == [1, 2, 3, 4, 5]
+    assert "search" not in frozen
+    assert frozen["seeds"] == [1, 2, 3, 4, 5]
     assert set(frozen["methods"]["erm"]["training"]) == {"lr"}
     assert "penalty_weight" in frozen["methods"]["irm"] or len(frozen["methods"]["irm"]) > 1
     again = tmp_path / "again.yaml"

@@ -107,27 +107,30 @@ def asked(world: Path, **options: Any) -> Any:
     )
 
 
-def test_every_estimate_of_a_function(world: Path) -> None:
-    estimates = asked(world)
-    assert (
-        estimates.n == 100
-        and estimates.source_n == 300
-        and 0.8 < (estimates.source_accuracy or 0) < 1
-    )
+@pytest.fixture(scope="module")
+def of_function(world: Path) -> Any:
+    return asked(world)
+
+
+def test_every_estimate_of_a_function(of_function: Any) -> None:
+    estimates = of_function
+    assert estimates.n == 100
+    assert estimates.source_n == 300
+    assert 0.8 < (estimates.source_accuracy or 0) < 1
     names = [row.estimator for row in estimates.rows]
     assert {"average-confidence", "atc-mc", "cbpe", "nuclear-norm", "ni-randaugment"} <= set(names)
     order = [(row.estimate.low is None, row.pool_error) for row in estimates.rows]
-    assert (
-        all(error is not None for _, error in order)
-        and order == sorted(order)
-        and estimates.believed is estimates.rows[0]
-    )
+    assert all(error is not None for _, error in order)
+    assert order == sorted(order)
+    assert estimates.believed is estimates.rows[0]
     bare = {row.estimator for row in estimates.rows if row.estimate.low is None}
     assert bare == {"average-confidence", "ni-randaugment"}
     for row in estimates.rows:
         low, high = row.estimate.low, row.estimate.high
         if low is not None:
-            assert high is not None and 0 <= low < high <= 1 and row.estimate.basis == "pool"
+            assert high is not None
+            assert 0 <= low < high <= 1
+            assert row.estimate.basis == "pool"
     assert all(
         why in str(estimates)
         for why in (
@@ -143,27 +146,32 @@ def test_every_estimate_of_a_function(world: Path) -> None:
         "frobenius-norm",
         "spectral-norm",
     }
+
+
+def test_estimates_of_a_function_as_text_and_as_a_page(of_function: Any) -> None:
+    estimates = of_function
     assert estimates.sentence.startswith(
         f"About {estimates.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval "
     )
     text = str(estimates)
-    assert (
-        text.index("About") < text.index("estimator ") < text.index("erred least")
-        and "Left out: dispersion" in text
-    )
+    assert text.index("About") < text.index("estimator ") < text.index("erred least")
+    assert "Left out: dispersion" in text
+
+
+def test_doubtful_rows_of_a_function_are_shown_least_sure_first(of_function: Any) -> None:
+    estimates = of_function
     shares = [sum(share for _, share in doubtful.shares) for doubtful in estimates.doubtful]
-    assert shares == pytest.approx([1] * len(shares)) and estimates.doubtful[0].name.endswith(
-        ".png"
-    )
+    assert shares == pytest.approx([1] * len(shares))
+    assert estimates.doubtful[0].name.endswith(".png")
     top_shares = [doubtful.shares[0][1] for doubtful in estimates.doubtful]
-    assert top_shares == sorted(top_shares) and estimates.doubtful[0].picture is not None
+    assert top_shares == sorted(top_shares)
+    assert estimates.doubtful[0].picture is not None
     page = estimate_page(estimates)
-    assert (
-        estimates.sentence in page
-        and page.count("<img") == len(estimates.doubtful)
-        and "http" not in page.replace("http://www.w3", "")
-    )
-    assert estimates.frame().height == len(names) and "<table>" in estimates._repr_html_()
+    assert estimates.sentence in page
+    assert page.count("<img") == len(estimates.doubtful)
+    assert "http" not in page.replace("http://www.w3", "")
+    assert estimates.frame().height == len(estimates.rows)
+    assert "<table>" in estimates._repr_html_()
 
 
 def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
@@ -185,7 +193,8 @@ def test_labels_of_the_target_change_nothing(world: Path) -> None:
         asked(world, data=table, images=world / "new", label="class").to_json() for table in tables
     )
     assert {**with_labels, "data": ""} == {**without_labels, "data": ""}
-    assert with_labels["rows"] == 100 and with_labels["believed"] is not None
+    assert with_labels["rows"] == 100
+    assert with_labels["believed"] is not None
 
 
 def test_a_run_is_its_own_source(tmp_path: Path) -> None:
@@ -216,13 +225,10 @@ def test_a_run_is_its_own_source(tmp_path: Path) -> None:
         for row in study_results.rows
         if row["set"] == "validation" and row["rule"] == "best-id"
     )
-    assert (
-        estimates.source_accuracy == pytest.approx(validation["accuracy"])
-        and estimates.source == "the run's validation set"
-    )
-    assert [
-        row.estimator for row in estimates.rows if row.estimate.basis == "pool"
-    ] and estimates.n == 1797
+    assert estimates.source_accuracy == pytest.approx(validation["accuracy"])
+    assert estimates.source == "the run's validation set"
+    assert [row.estimator for row in estimates.rows if row.estimate.basis == "pool"]
+    assert estimates.n == 1797
     dispersed = cw.estimate(
         f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, estimators=["dispersion"]
     )
@@ -284,7 +290,9 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
         confidence = float(network(p).softmax(1).max(1).values.mean())
     rows = {row.estimator: row.estimate.accuracy for row in estimates.rows}
     assert rows["average-confidence"] == pytest.approx(confidence, abs=1e-5)
-    assert "dispersion" in rows and estimates.model == "net.safetensors" and estimates.n == 100
+    assert "dispersion" in rows
+    assert estimates.model == "net.safetensors"
+    assert estimates.n == 100
 
 
 def test_models_are_compared(world: Path) -> None:
@@ -299,10 +307,10 @@ def test_models_are_compared(world: Path) -> None:
         (((x[:, None] - centres) ** 2).sum((2, 3))).argmin(1) for x in (pixels, pixels[:, ::-1])
     ]
     agreed, rows = (votes[0] == votes[1]).mean(), {row.estimator: row for row in two.rows}
-    assert set(rows) == {"disagreement"} and rows[
-        "disagreement"
-    ].estimate.accuracy == pytest.approx(agreed)
-    assert rows["disagreement"].estimate.basis == "rows" and rows["disagreement"].pool_error is None
+    assert set(rows) == {"disagreement"}
+    assert rows["disagreement"].estimate.accuracy == pytest.approx(agreed)
+    assert rows["disagreement"].estimate.basis == "rows"
+    assert rows["disagreement"].pool_error is None
     assert dict(two.left_out)["agreement-on-the-line"] == "it compares 3 models or more, and has 2"
     three = asked(
         world,
@@ -338,11 +346,13 @@ def test_a_table_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
     assert _status(["estimate", *arguments, "--classes", "up,down", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["rows"] == 30 and report["source_accuracy"] == 0.75
+    assert report["rows"] == 30
+    assert report["source_accuracy"] == 0.75
     p = np.exp(1) / (1 + np.exp(1))
     estimates = {row["estimator"]: row["accuracy"] for row in report["estimates"]}
     assert estimates["average-confidence"] == pytest.approx((2 * p + 0.5) / 3)
-    assert {"nuclear-norm", "ni-eda"} <= set(estimates) and not {
+    assert {"nuclear-norm", "ni-eda"} <= set(estimates)
+    assert not {
         "nuclear-norm",
         "ni-randaugment",
     } & set(report["left_out"])
@@ -370,15 +380,11 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (p[200:].argmax(1) == np.array(["abc".index(name) for name in label[200:]])).mean()
     )
     rows = {row["estimator"]: row for row in report["estimates"]}
-    assert (
-        abs(rows["average-confidence"]["accuracy"] - truth) < 0.06
-        and rows["atc-mc"]["basis"] == "rows"
-    )
-    assert (
-        report["believed"] is None
-        and "ni-randaugment" in report["left_out"]
-        and "nuclear-norm" in report["left_out"]
-    )
+    assert abs(rows["average-confidence"]["accuracy"] - truth) < 0.06
+    assert rows["atc-mc"]["basis"] == "rows"
+    assert report["believed"] is None
+    assert "ni-randaugment" in report["left_out"]
+    assert "nuclear-norm" in report["left_out"]
     assert (
         report["left_out"]["nuclear-norm"]
         == "it learns from changed copies of labelled rows, and a table holds none"
@@ -391,9 +397,8 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
     estimates = asked(world, model=f"{world}/model.py:labels")
-    assert [row.estimator for row in estimates.rows] == [
-        "ni-randaugment"
-    ] and estimates.believed is None
+    assert [row.estimator for row in estimates.rows] == ["ni-randaugment"]
+    assert estimates.believed is None
     assert estimates.sentence.endswith(
         "are right, by ni-randaugment; no interval could be made that holds."
     )
@@ -596,12 +601,13 @@ def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -
     right = float((answers.argmax(axis=1) == digits.target[chosen]).mean())
     assert any(finding.name == "label-shift" and finding.warning for finding in estimates.findings)
     best = estimates.believed
-    assert best is not None and best.shifted and best.estimator not in ("cot", "cott")
-    assert best.estimate.low is not None and best.estimate.high is not None
-    assert (
-        best.estimate.low <= right <= best.estimate.high
-        and abs(best.estimate.accuracy - right) < 0.08
-    )
+    assert best is not None
+    assert best.shifted
+    assert best.estimator not in ("cot", "cott")
+    assert best.estimate.low is not None
+    assert best.estimate.high is not None
+    assert best.estimate.low <= right <= best.estimate.high
+    assert abs(best.estimate.accuracy - right) < 0.08
     assert (
         "drawn so that their labels shift as those of the answers seem to, none of which it had"
         " learned from" in str(estimates)

@@ -52,21 +52,34 @@ def shares(zeros: int, right: int, name: str = "set", family: str = "") -> Label
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def test_every_refusal_is_one_sentence() -> None:
+def drawn_logits() -> tuple[Labelled, Any]:
     good = drawn(0, 12)
-    z = good.answers.logits
-    assert z is not None
+    assert good.answers.logits is not None
+    return good, good.answers.logits
 
-    def why(
-        target: Answers = good.answers, source: Labelled = good, pool: Any = (), **access: Any
-    ) -> str:
-        reason = refusal(Reading(Access(**access)), source, target, pool)
-        assert estimated(Reading(Access(**access)), source, target, pool) == reason or not reason
-        return reason
 
-    def with_logits(rows: Any) -> Answers:
-        return Answers(good.answers.answer[: len(rows)], np.asarray(rows))
+def why(
+    target: Answers | None = None,
+    source: Labelled | None = None,
+    pool: Any = (),
+    **access: Any,
+) -> str:
+    """The refusal of an estimator with this access; "" for none."""
+    good, _ = drawn_logits()
+    target = good.answers if target is None else target
+    source = good if source is None else source
+    reason = refusal(Reading(Access(**access)), source, target, pool)
+    assert estimated(Reading(Access(**access)), source, target, pool) == reason or not reason
+    return reason
 
+
+def with_logits(rows: Any) -> Answers:
+    good, _ = drawn_logits()
+    return Answers(good.answers.answer[: len(rows)], np.asarray(rows))
+
+
+def test_missing_rows_labels_and_probabilities_are_refused_in_one_sentence() -> None:
+    good, _ = drawn_logits()
     nothing, bare = (
         good.answers.take(np.empty(0, np.int64)),
         Answers(good.answers.answer, classes=4),
@@ -84,18 +97,27 @@ def test_every_refusal_is_one_sentence() -> None:
         == "the model gives labels without logits for the rows of the set"
     )
     assert why(bare, known(bare, good.label), scores="labels") == ""
+
+
+def test_logits_that_are_not_finite_are_refused_in_one_sentence() -> None:
+    good, z = drawn_logits()
     for row in ([np.nan, 0, 1, 2], [np.inf, 0, 1, 2], [-np.inf] * 4):
         estimate = "the model gave logits that are not finite for the rows of the "
         assert why(with_logits([*z[:11], row])) == estimate + "set"
         assert why(source=known(with_logits([*z[:11], row]), good.label)) == estimate + "source"
         assert why(pool=[known(with_logits([*z[:11], row]), good.label, "fog")]) == estimate + "fog"
     ruled_out = with_logits([*z[:11], [-np.inf, 0, 1, 2]])
-    assert why(ruled_out) == "" and why(with_logits(z.astype(np.float16) * 0 + 60_000)) == ""
+    assert why(ruled_out) == ""
+    assert why(with_logits(z.astype(np.float16) * 0 + 60_000)) == ""
     infinite = (
         "the model gave logits of minus infinity for the rows of the set, as of probabilities that"
         " are 0"
     )
     assert why(ruled_out, scores="logits") == infinite
+
+
+def test_other_classes_are_refused_in_one_sentence() -> None:
+    good, z = drawn_logits()
     assert why(with_logits(z[:, :3])) == "the source has 4 classes and the set 3"
     assert (
         why(pool=[known(with_logits(z[:, :3]), good.label, "fog")])
@@ -107,6 +129,10 @@ def test_every_refusal_is_one_sentence() -> None:
         == why(source=known(good.answers, good.label * 0 - 1))
         == foreign
     )
+
+
+def test_missing_inputs_of_an_estimator_are_refused_in_one_sentence() -> None:
+    good, _ = drawn_logits()
     assert (
         why(neighbourhood="near")
         == "the model was not asked for the neighbours (near) of the rows of the source"
@@ -125,7 +151,8 @@ def test_every_refusal_is_one_sentence() -> None:
 def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
     nothing = known(Answers(np.empty(0, np.int64), np.empty((0, 2))), [])
     estimate = estimated(AverageConfidence(), nothing, of_two([0.9, 0.7]))
-    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(0.8)
+    assert isinstance(estimate, Estimate)
+    assert estimate.accuracy == pytest.approx(0.8)
 
 
 # -- the map of a measure --------------------------------------------------------------------------
@@ -139,11 +166,12 @@ def test_map_by_hand() -> None:
     assert fitted_map(np.array([0.1, 0.1, 0.1]), np.array([0.1, 0.2, 0.3])) is None
     pool = [shares(2, 3, "a"), shares(4, 5, "b"), shares(6, 6, "c")]
     estimate = estimated(ShareOfFirst(), shares(5, 0), shares(5, 0).answers, pool)
-    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(0.75 * 0.5 + 1 / 6)
+    assert isinstance(estimate, Estimate)
+    assert estimate.accuracy == pytest.approx(0.75 * 0.5 + 1 / 6)
     beyond = estimated(ShareOfFirst(), shares(5, 0), shares(7, 0).answers, pool)
+    assert isinstance(beyond, Estimate)
     assert (
-        isinstance(beyond, Estimate)
-        and "the measure lies outside those of the pool, so that the line is extrapolated"
+        "the measure lies outside those of the pool, so that the line is extrapolated"
         in beyond.warnings
     )
     same = [shares(4, right, name) for right, name in ((3, "a"), (5, "b"))]
@@ -158,12 +186,10 @@ def test_a_set_is_not_in_the_line_by_which_it_is_judged() -> None:
     pool = [shares(i % 10, i % 10, f"set {i}") for i in range(9)] + [shares(5, 9, "odd")]
     estimate = estimated(ShareOfFirst(), shares(9, 9), shares(4, 0).answers, pool)
     line = fitted_map(np.array([*range(9), 5]) / 10, np.array([*range(9), 9]) / 10)
-    assert (
-        isinstance(estimate, Estimate)
-        and line is not None
-        and estimate.high is not None
-        and estimate.low is not None
-    )
+    assert isinstance(estimate, Estimate)
+    assert line is not None
+    assert estimate.high is not None
+    assert estimate.low is not None
     without = fitted_map(np.arange(9) / 10, np.arange(9) / 10)
     assert without == pytest.approx((1, 0), abs=1e-12)
     held_out = []
@@ -275,7 +301,8 @@ def test_intervals_of_small_pools_cover_the_chance_of_rows() -> None:
             for i, accuracy in enumerate(pool)
         ]
         estimate = with_pool(Estimate(float(source.mean())), float(source.mean()), held_out, n, 400)
-        assert estimate.low is not None and estimate.high is not None
+        assert estimate.low is not None
+        assert estimate.high is not None
         cases.append((n, n_pool, estimate.low <= (random.random(n) < 0.7).mean() <= estimate.high))
     shares = {
         key: np.mean([right for *case, right in cases if tuple(case) == key])
@@ -290,7 +317,9 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     plain = estimated(DifferenceOfConfidences(), source, target, pool)
     monkeypatch.setattr(DifferenceOfConfidences, "no_pool_interval", "it fails under fog")
     estimate = estimated(DifferenceOfConfidences(), source, target, pool)
-    assert isinstance(plain, Estimate) and plain.low is not None and plain.no_interval == ""
+    assert isinstance(plain, Estimate)
+    assert plain.low is not None
+    assert plain.no_interval == ""
     assert estimate == replace(
         plain, low=None, high=None, basis="", no_interval="it fails under fog", warnings=()
     )
@@ -301,13 +330,16 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(DifferenceOfConfidences, "resamples", 0)
     monkeypatch.setattr(DifferenceOfConfidences, "no_rows_interval", "draws take long")
     none = estimated(DifferenceOfConfidences(), source, target)
-    assert isinstance(none, Estimate) and none.low is None and none.no_interval == "draws take long"
+    assert isinstance(none, Estimate)
+    assert none.low is None
+    assert none.no_interval == "draws take long"
 
 
 def test_every_estimator_without_an_interval_says_why() -> None:
     every = [load("estimators", estimator.name) for estimator in listing("estimators")]
     direct = [known for known in every if issubclass(known, Estimator)]
-    assert len(direct) == 8 and all(known.resamples or known.no_rows_interval for known in direct)
+    assert len(direct) == 8
+    assert all(known.resamples or known.no_rows_interval for known in direct)
     assert sum(not known.no_pool_interval for known in direct) >= 3
     whys = [
         why
@@ -315,7 +347,8 @@ def test_every_estimator_without_an_interval_says_why() -> None:
         for key in ("no_pool_interval", "no_rows_interval")
         if (why := getattr(known, key, ""))
     ]
-    assert len(whys) == 11 and not any(why.endswith(".") for why in whys)
+    assert len(whys) == 11
+    assert not any(why.endswith(".") for why in whys)
 
 
 def test_a_pool_too_small_gives_all_and_says_so() -> None:
@@ -323,7 +356,8 @@ def test_a_pool_too_small_gives_all_and_says_so() -> None:
     pool = [drawn(i, 40, strength=1.0) for i in range(1, 9)]
     pool = [replace(pool_set, name=f"set {i}") for i, pool_set in enumerate(pool)]
     estimate = estimated(DifferenceOfConfidences(), source, pool[0].answers, pool)
-    assert isinstance(estimate, Estimate) and (estimate.low, estimate.high, estimate.basis) == (
+    assert isinstance(estimate, Estimate)
+    assert (estimate.low, estimate.high, estimate.basis) == (
         0.0,
         1.0,
         "pool",
@@ -335,9 +369,8 @@ def test_a_pool_too_small_gives_all_and_says_so() -> None:
     with_one_more = estimated(
         DifferenceOfConfidences(), source, pool[0].answers, [*pool, replace(pool[0], name="set 8")]
     )
-    assert isinstance(with_one_more, Estimate) and not any(
-        "too small" in text for text in with_one_more.warnings
-    )
+    assert isinstance(with_one_more, Estimate)
+    assert not any("too small" in text for text in with_one_more.warnings)
 
 
 def test_interval_of_a_pool_by_hand() -> None:
@@ -351,7 +384,8 @@ def test_interval_of_a_pool_by_hand() -> None:
         for pool_set in pool
     ]
     estimate = estimated(DifferenceOfConfidences(), source, target, pool)
-    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(e, abs=1e-9)
+    assert isinstance(estimate, Estimate)
+    assert estimate.accuracy == pytest.approx(e, abs=1e-9)
     assert (estimate.low, estimate.high) == pytest.approx(
         by_hand(held_out, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50)
     )
@@ -405,11 +439,9 @@ def test_the_interval_of_rows_covers_calibrated_answers(
             p = random.uniform(0.5, 1, n)
             sides.append(known(of_two(p), random.uniform(size=n) > p))
         estimate = estimated(estimator, sides[0], sides[1].answers)
-        assert (
-            isinstance(estimate, Estimate)
-            and estimate.low is not None
-            and estimate.high is not None
-        )
+        assert isinstance(estimate, Estimate)
+        assert estimate.low is not None
+        assert estimate.high is not None
         n_covered += estimate.low <= sides[1].accuracy <= estimate.high
     largest_share = 0.99 if isinstance(estimator, AverageConfidence) else 0.97
     assert 0.85 * 300 <= n_covered <= largest_share * 300

@@ -53,7 +53,8 @@ def test_sets_are_drawn_with_other_shares() -> None:
         moved = with_other_shares(labelled, share, 400, random)
         after = np.bincount(moved.label, minlength=5) / 400
         assert 0.5 * np.abs(after - before).sum() == pytest.approx(share, abs=0.08)
-        assert moved.answers.logits is not None and labelled.answers.logits is not None
+        assert moved.answers.logits is not None
+        assert labelled.answers.logits is not None
         rows = {
             row.tobytes(): code
             for row, code in zip(labelled.answers.logits, labelled.label, strict=True)
@@ -66,9 +67,8 @@ def test_sets_are_drawn_with_other_shares() -> None:
 
 def test_the_same_sets_whatever_was_asked_before(source: Labelled, pool: list[Labelled]) -> None:
     first, again = shifted_sets(source, pool[:4]), shifted_sets(source, pool[:4])
-    assert [id(drawn_set) for drawn_set in first] == [id(drawn_set) for drawn_set in again] and len(
-        first
-    ) == 8 + 2 * 4
+    assert [id(drawn_set) for drawn_set in first] == [id(drawn_set) for drawn_set in again]
+    assert len(first) == 8 + 2 * 4
     copied = shifted_sets(replace(source), [replace(drawn_set) for drawn_set in pool[:4]])
     assert all(
         np.array_equal(first_set.label, copied_set.label)
@@ -93,7 +93,8 @@ def test_sets_are_like_a_target_by_what_moved(source: Labelled, pool: list[Label
     )
     sets = [*pool, *shifted_sets(source, pool)]
     like = likeness(fitted, source, sets, len(pool))
-    assert like[: len(pool)].max() < 0.021 and like[len(pool) :].max() > 0.5
+    assert like[: len(pool)].max() < 0.021
+    assert like[len(pool) :].max() > 0.5
 
 
 def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
@@ -106,7 +107,8 @@ def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
         Held(pool_set.family, prepared._direct(pool_set.answers).accuracy, pool_set.accuracy, 150)
         for pool_set in pool
     ]
-    assert isinstance(estimate, Estimate) and prepared.shifted(target) is None
+    assert isinstance(estimate, Estimate)
+    assert prepared.shifted(target) is None
     plain = with_pool(Estimate(estimate.accuracy), source.accuracy, held_out, 500, 800)
     assert (estimate.low, estimate.high) == (plain.low, plain.high)
     assert (
@@ -130,18 +132,16 @@ def test_the_choice_hears_that_labels_have_shifted(
         for estimator_class in (Cott, Mlls, MutualInformation)
     )
     estimate = corrected(target.answers)
-    assert isinstance(estimate, Estimate) and estimate.low is not None and estimate.high is not None
-    assert (
-        estimate.low <= target.accuracy <= estimate.high
-        and abs(estimate.accuracy - target.accuracy) < 0.06
-    )
+    assert isinstance(estimate, Estimate)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert estimate.low <= target.accuracy <= estimate.high
+    assert abs(estimate.accuracy - target.accuracy) < 0.06
     assert TEXT not in estimate.warnings
     wrong = transport(target.answers)
-    assert (
-        isinstance(wrong, Estimate)
-        and TEXT in wrong.warnings
-        and abs(wrong.accuracy - target.accuracy) > 0.1
-    )
+    assert isinstance(wrong, Estimate)
+    assert TEXT in wrong.warnings
+    assert abs(wrong.accuracy - target.accuracy) > 0.1
     assert (
         wrong.low is not None
         and wrong.high is not None
@@ -151,9 +151,13 @@ def test_the_choice_hears_that_labels_have_shifted(
         prepared_estimator.pool_error(target.answers)
         for prepared_estimator in (transport, corrected)
     ]
-    assert errors[0] is not None and errors[1] is not None and errors[1] < errors[0] / 2
+    assert errors[0] is not None
+    assert errors[1] is not None
+    assert errors[1] < errors[0] / 2
     by_line = by_entropy(target.answers)
-    assert isinstance(by_line, Estimate) and by_line.low is not None and by_line.high is not None
+    assert isinstance(by_line, Estimate)
+    assert by_line.low is not None
+    assert by_line.high is not None
     assert by_line.low <= target.accuracy <= by_line.high
 
 

@@ -50,13 +50,10 @@ def test_numbers_by_domain_by_hand() -> None:
     domains = by_domain(points)
     assert list(domains) == ["S", "near", "far"]
     assert [domain.tau.value for domain in domains.values()] == pytest.approx([1, 0.6, 0])
-    assert domains["near"].r2.value == pytest.approx(0.64) and domains[
-        "S"
-    ].r2.value == pytest.approx(1)
-    assert (
-        domains["near"].micro.value is None
-        and domains["near"].micro.why == "the networks have one training domain"
-    )
+    assert domains["near"].r2.value == pytest.approx(0.64)
+    assert domains["S"].r2.value == pytest.approx(1)
+    assert domains["near"].micro.value is None
+    assert domains["near"].micro.why == "the networks have one training domain"
     # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation
     # is .01.
     assert domains["far"].r2.value == pytest.approx(0.01)
@@ -95,19 +92,16 @@ def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:
     """Accuracies fall by 0, 10 and 20 points, tau goes 1, .6, 0: the slope over x = 0, 1, 2 is (0 -
     1) / 2, a fall of .5."""
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
-    assert lost(points) == pytest.approx({"near": 0.1, "far": 0.2}) and farthest(points) == "far"
+    assert lost(points) == pytest.approx({"near": 0.1, "far": 0.2})
+    assert farthest(points) == "far"
     decision = falls("ni", points)
-    assert (
-        decision.found is not None
-        and decision.found.mean == pytest.approx(0.5)
-        and "over 3 domains" in decision.what
-    )
+    assert decision.found is not None
+    assert decision.found.mean == pytest.approx(0.5)
+    assert "over 3 domains" in decision.what
     two = falls("ni", networks({"S": RISING, "far": FOUR}, DROPS))
-    assert (
-        two.found is None
-        and two.why == "fewer than 3 domains with a tau"
-        and two.verdict == CANNOT_TELL
-    )
+    assert two.found is None
+    assert two.why == "fewer than 3 domains with a tau"
+    assert two.verdict == CANNOT_TELL
 
 
 def many(sign: float, seed: int, networks: int = 14) -> list[Point]:
@@ -142,7 +136,8 @@ def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
         (3, OPPOSITE),
     ]
     (last,) = (decision for decision in decisions if decision.claim == 4)
-    assert last.verdict == HOLDS and "good, which stay below, less that of bad" in last.what
+    assert last.verdict == HOLDS
+    assert "good, which stay below, less that of bad" in last.what
     assert len(decisions) == 2 + 2 + 2 + 1, "claims 1, 2 and 3 for both, and the fourth"
     p = {
         i: 1.0 if decision.found is None or decision.found.p is None else decision.found.p
@@ -150,7 +145,8 @@ def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
     }
     assert [decision.adjusted for decision in decisions] == [
         holm(p)[i] for i in range(len(decisions))
-    ] and max(p.values()) > min(p.values())
+    ]
+    assert max(p.values()) > min(p.values())
     compared_tau = comparison(none, good, held="in-sample").macro_tau
     assert decisions[0].found == at_level(compared_tau, decisions[0].level), (
         "the difference of macro tau, good less atc"
@@ -176,17 +172,21 @@ def test_the_fourth_claim_by_hand() -> None:
         for decision_of in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11})
         if decision_of.claim == 4
     )
-    assert decision.found is not None and decision.found.mean == pytest.approx(0.8)
+    assert decision.found is not None
+    assert decision.found.mean == pytest.approx(0.8)
     (none,) = (
         decision_of
         for decision_of in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1})
         if decision_of.claim == 4
     )
-    assert none.found is None and none.why == "no neighbourhood above 0.1 nats has a tau"
-    assert none.verdict == CANNOT_TELL and none.adjusted == 1.0
+    assert none.found is None
+    assert none.why == "no neighbourhood above 0.1 nats has a tau"
+    assert none.verdict == CANNOT_TELL
+    assert none.adjusted == 1.0
 
 
 def test_tables_of_other_networks_are_not_compared() -> None:
     good = many(1, 1)
     first, *_ = decide({"ni": good[3:]}, {"atc": good}, {"ni": 0.0})
-    assert first.found is None and "points that are not the same" in first.why
+    assert first.found is None
+    assert "points that are not the same" in first.why

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -88,12 +88,13 @@ def test_every_number_by_hand() -> None:
     """
     judged = judge([*A_ON_C, *B_ON_C])
     assert (judged.networks, judged.points) == (6, 6)
-    assert judged.macro_tau.value == as_number(2 / 3) and judged.macro_tau.cells == 2
-    assert (
-        judged.micro_tau.value == as_number(9 / math.sqrt(13 * 15)) and judged.micro_tau.cells == 1
-    )
+    assert judged.macro_tau.value == as_number(2 / 3)
+    assert judged.macro_tau.cells == 2
+    assert judged.micro_tau.value == as_number(9 / math.sqrt(13 * 15))
+    assert judged.micro_tau.cells == 1
     fitted = judged.fits["training"]
-    assert fitted.uses_target_labels and fitted.held == "training"
+    assert fitted.uses_target_labels
+    assert fitted.held == "training"
     assert [number.value for number in (fitted.r2, fitted.explained, fitted.mae, fitted.bias)] == [
         as_number(0.625),
         as_number((0.75 - 0.375) / 2),
@@ -103,11 +104,9 @@ def test_every_number_by_hand() -> None:
     # In sample the residuals of A are -.1 .2 -.1, those of B 0: MAE half of 13.333, and 1 - SSE/SST
     # is the squared correlation.
     in_sample = judged.fits["in-sample"]
-    assert (
-        in_sample.uses_target_labels
-        and in_sample.mae.value == as_number(20 / 3)
-        and in_sample.explained.value == as_number(0.625)
-    )
+    assert in_sample.uses_target_labels
+    assert in_sample.mae.value == as_number(20 / 3)
+    assert in_sample.explained.value == as_number(0.625)
     assert in_sample.bias.value == as_number(0)
 
 
@@ -120,7 +119,8 @@ def test_an_estimate_is_judged_as_it_is() -> None:
     ]
     judged = judge(points, estimates=True)
     of_estimate = judged.fits["estimate"]
-    assert not of_estimate.uses_target_labels and "estimate" not in judge(points).fits
+    assert not of_estimate.uses_target_labels
+    assert "estimate" not in judge(points).fits
     assert [
         point_or_number.value
         for point_or_number in (of_estimate.mae, of_estimate.bias, of_estimate.explained)
@@ -154,14 +154,14 @@ def test_two_micro_taus_are_compared_by_hand() -> None:
     points = [*A_ON_C, *B_ON_C]
     exact = [replace(point, value=point.accuracy, test="D") for point in points]
     difference = micro_difference(points, exact)
-    assert (
-        difference is not None
-        and difference.mean == as_number(1 - 9 / math.sqrt(13 * 15))
-        and difference.n == 6
-    )
-    assert difference.low is not None and difference.low < difference.mean
+    assert difference is not None
+    assert difference.mean == as_number(1 - 9 / math.sqrt(13 * 15))
+    assert difference.n == 6
+    assert difference.low is not None
+    assert difference.low < difference.mean
     same = micro_difference(points, [replace(point, value=2 * point.value) for point in points])
-    assert same is not None and (same.mean, same.low, same.high) == (0, 0, 0)
+    assert same is not None
+    assert (same.mean, same.low, same.high) == (0, 0, 0)
     assert micro_difference(A_ON_C, A_ON_C) is None, "one training domain"
     with pytest.raises(ValueError, match="not the same"):
         micro_difference(points, points[1:])
@@ -210,47 +210,47 @@ def tau(points: Sequence[Point]) -> float:
     )
 
 
+def tau_in(points: Sequence[Point], training: Sequence[str], test: str) -> float:
+    """tau over the points of one test domain of networks trained on any of some domains."""
+    return tau([p for p in points if p.test == test and p.training in training])
+
+
 def test_taus_equal_loops_over_the_definitions() -> None:
     points = made()
     judged = judge(points, resamples=10)
     kinds, training, tests = (
         sorted({getattr(p, name) for p in points}) for name in ("architecture", "training", "test")
     )
-    macro, micro, own_taus, arch = [], [], [], []
+    cells = [(i, o) for i in training for o in tests if i != o]
+    elsewhere = {o: [i for i in training if i != o] for o in tests}
+    macro, micro, own_taus = [], [], []
     for kind in kinds:
         inside = [p for p in points if p.architecture == kind]
-        cells = [(i, o) for i in training for o in tests if i != o]
-        macro.append(
-            np.mean([tau([p for p in inside if (p.training, p.test) == cell]) for cell in cells])
-        )
-        micro.append(
-            np.mean([tau([p for p in inside if p.test == o and p.training != o]) for o in tests])
-        )
-        own_taus.append(
-            np.mean([tau([p for p in inside if p.test == i == p.training]) for i in training])
-        )
-    arch = [tau([p for p in points if p.test == o and p.training != o]) for o in tests]
-    assert judged.macro_tau.value == as_number(np.mean(macro)) and judged.macro_tau.cells == 18
-    assert judged.micro_tau.value == as_number(np.mean(micro)) and judged.micro_tau.cells == 8
-    assert judged.id_tau.value == as_number(np.mean(own_taus)) and judged.id_tau.cells == 6
-    assert judged.arch_tau.value == as_number(np.mean(arch)) and judged.arch_tau.cells == 4
-    names = sorted({p.network for p in points})
-    each = {
-        name: [p for p in points if p.network == name and p.test != p.training] for name in names
-    }
-    assert judged.across_tau.value == as_number(np.mean([tau(rows) for rows in each.values()]))
+        macro.append(np.mean([tau_in(inside, [i], o) for i, o in cells]))
+        micro.append(np.mean([tau_in(inside, elsewhere[o], o) for o in tests]))
+        own_taus.append(np.mean([tau_in(inside, [i], i) for i in training]))
+    arch = [tau_in(points, elsewhere[o], o) for o in tests]
+    for number, taus, n_cells in (
+        (judged.macro_tau, macro, 18),
+        (judged.micro_tau, micro, 8),
+        (judged.id_tau, own_taus, 6),
+        (judged.arch_tau, arch, 4),
+    ):
+        assert (number.value, number.cells) == (as_number(np.mean(taus)), n_cells)
     # All networks as one pool: each cell has both architectures.
     as_one = judge(points, by_architecture=False, resamples=10)
-    taus_of_all = [
-        tau([p for p in points if (p.training, p.test) == (i, o)])
-        for i in training
-        for o in tests
-        if i != o
-    ]
-    assert (
-        as_one.macro_tau.value == as_number(np.mean(taus_of_all))
-        and as_one.arch_tau.value == judged.arch_tau.value
-    )
+    assert as_one.macro_tau.value == as_number(np.mean([tau_in(points, [i], o) for i, o in cells]))
+    assert as_one.arch_tau.value == judged.arch_tau.value
+
+
+def test_tau_of_a_network_over_its_test_domains_equals_a_loop() -> None:
+    points = made()
+    shifted: dict[str, list[Point]] = {}
+    for p in points:
+        if p.test != p.training:
+            shifted.setdefault(p.network, []).append(p)
+    expected = np.mean([tau(of_network) for of_network in shifted.values()])
+    assert judge(points, resamples=10).across_tau.value == as_number(expected)
 
 
 def test_a_pool_counts_once_however_many_cells_it_has() -> None:
@@ -263,9 +263,8 @@ def test_a_pool_counts_once_however_many_cells_it_has() -> None:
     ]
     tau_of_y = tau([p for p in points if p.architecture == "y"])
     macro_tau = judge(points, resamples=10).macro_tau
-    assert (
-        macro_tau.value == as_number((np.mean(taus_of_x) + tau_of_y) / 2) and macro_tau.cells == 10
-    )
+    assert macro_tau.value == as_number((np.mean(taus_of_x) + tau_of_y) / 2)
+    assert macro_tau.cells == 10
     assert macro_tau.value != as_number(np.mean([*taus_of_x, tau_of_y]))
 
 
@@ -304,7 +303,13 @@ def test_lines_equal_loops_over_the_definitions(held: str) -> None:
     assert [value.value for value in (fitted.r2, fitted.explained, fitted.mae, fitted.bias)] == [
         as_number(np.mean(column)) for column in columns
     ]
-    assert fitted.mae.cells == 18 and fitted.uses_target_labels == HELD[held].uses_target_labels
+    assert fitted.mae.cells == 18
+    assert fitted.uses_target_labels == HELD[held].uses_target_labels
+
+
+def repeated(points: Sequence[Point], times: Mapping[str, int]) -> list[Point]:
+    """Each point as often as its network is taken."""
+    return [p for p in points for _ in range(times[p.network])]
 
 
 def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
@@ -320,31 +325,27 @@ def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
     compared = 0
     for draw, weights in enumerate(table.weights):
         times = dict(zip(names, weights.astype(int), strict=True))
-        mine = [p for p in inside for _ in range(times[p.network])]
-        other_points = [
-            q for q in points if RULES["training"](inside[0], q) for _ in range(times[q.network])
-        ]
-        if (
-            len({p.value for p in mine}) < 2
-            or len({p.accuracy for p in mine}) < 2
-            or len({q.value for q in other_points}) < 2
-        ):
+        mine = repeated(inside, times)
+        other_points = repeated([q for q in points if RULES["training"](inside[0], q)], times)
+        spreads = (
+            {p.value for p in mine},
+            {p.accuracy for p in mine},
+            {q.value for q in other_points},
+        )
+        if min(map(len, spreads)) < 2:
             continue
         slope, intercept = line(other_points)
         y = np.array([p.accuracy for p in mine])
         error = np.array([slope * p.value + intercept for p in mine]) - y
         assert taus[draw] == as_number(tau(mine))
-        assert mae[draw] == as_number(100 * np.abs(error).mean()) and bias[draw] == as_number(
-            100 * error.mean()
-        )
+        assert mae[draw] == as_number(100 * np.abs(error).mean())
+        assert bias[draw] == as_number(100 * error.mean())
         assert explained[draw] == as_number(1 - (error**2).sum() / ((y - y.mean()) ** 2).sum())
         assert r2[draw] == as_number(np.corrcoef([p.value for p in mine], y)[0, 1] ** 2)
         compared += 1
-    assert (
-        compared >= 30
-        and table.weights[0].tolist() == [1] * len(names)
-        and (table.weights.sum(axis=1) == len(names)).all()
-    )
+    assert compared >= 30
+    assert table.weights[0].tolist() == [1] * len(names)
+    assert (table.weights.sum(axis=1) == len(names)).all()
 
 
 # -- what is held out ------------------------------------------------------------------------------
@@ -370,7 +371,8 @@ def test_no_accuracy_of_what_is_held_out_changes_a_prediction(held: str) -> None
         ]
         return predictions(changed, held)[chosen]
 
-    assert before is not None and moved(FORBIDDEN[held]) == before
+    assert before is not None
+    assert moved(FORBIDDEN[held]) == before
     assert moved(lambda p, q: not FORBIDDEN[held](p, q)) != as_number(before)
     reads_target = moved(lambda p, q: q.test == p.test) != as_number(before)
     assert reads_target == HELD[held].uses_target_labels, (
@@ -382,7 +384,9 @@ def test_no_accuracy_of_what_is_held_out_changes_a_prediction(held: str) -> None
 
 
 def width(number: Number) -> float:
-    assert number.low is not None and number.high is not None and number.value is not None
+    assert number.low is not None
+    assert number.high is not None
+    assert number.value is not None
     assert number.low <= number.value <= number.high
     return number.high - number.low
 
@@ -392,7 +396,8 @@ def test_rows_of_one_network_are_one_observation() -> None:
     twice = [*points, *points]
     as_others = [*points, *(replace(p, network=f"{p.network} again") for p in points)]
     first, rows, clusters = (judge(table, estimates=True) for table in (points, twice, as_others))
-    assert rows.macro_tau == first.macro_tau and (rows.networks, rows.points) == (12, 72)
+    assert rows.macro_tau == first.macro_tau
+    assert (rows.networks, rows.points) == (12, 72)
     for pick in (
         lambda f: f.macro_tau,
         lambda f: f.fits["estimate"].mae,
@@ -414,7 +419,8 @@ def test_every_number_has_an_interval_that_holds_it() -> None:
     ]
     for fit in judged.fits.values():
         numbers += [fit.r2, fit.explained, fit.mae, fit.bias]
-    assert len(numbers) == 29 and all(
+    assert len(numbers) == 29
+    assert all(
         width(number) > 0 for number in numbers if number is not judged.fits["in-sample"].bias
     )
     assert all(number.high <= 1 for number in numbers[:5] if number.high is not None)
@@ -427,7 +433,8 @@ def test_the_standard_error_by_hand() -> None:
     times sqrt(5 / 4) for 5."""
     draws = np.concatenate([[7.0], np.arange(101.0), np.full(101, np.nan)])
     assert standard_error(draws, 5) == as_number(90 / 3.289708 * math.sqrt(1.25))
-    assert standard_error(draws, 4) is None and standard_error(np.append(draws, np.nan), 5) is None
+    assert standard_error(draws, 4) is None
+    assert standard_error(np.append(draws, np.nan), 5) is None
 
 
 def test_the_interval_of_a_mean_error_is_about_that_of_students_t() -> None:
@@ -461,20 +468,18 @@ def test_what_is_undefined_has_a_reason_and_no_number() -> None:
     assert single_architecture.fits["training"].mae == Number(
         None, left_out=2, why="there is nothing to fit the line on"
     )
-    assert (
-        single_architecture.fits["architecture"].r2.value is None
-        and single_architecture.across_tau.value is None
-    )
+    assert single_architecture.fits["architecture"].r2.value is None
+    assert single_architecture.across_tau.value is None
     assert single_architecture.fits["test"].mae.value is not None
     few = judge(made(2, ("A",), ("B", "C"), ("x",)))
     assert few.macro_tau == Number(None, left_out=2, why="fewer than 3 networks")
     three = judge(made(3, ("A",), ("B", "C"), ("x",)))
-    assert (
-        three.macro_tau.value is not None
-        and three.macro_tau.low is None
-        and three.macro_tau.why == "no interval from 3 networks"
-    )
+    assert three.macro_tau.value is not None
+    assert three.macro_tau.low is None
+    assert three.macro_tau.why == "no interval from 3 networks"
 
+
+def test_pools_without_spread_have_no_tau_and_say_why() -> None:
     points = made(6, ("A",), ("B", "C"), ("x",))
     flat = judge([replace(p, value=0.5) if p.test == "B" else p for p in points], resamples=50)
     assert (flat.macro_tau.cells, flat.macro_tau.left_out, flat.macro_tau.why) == (
@@ -483,13 +488,12 @@ def test_what_is_undefined_has_a_reason_and_no_number() -> None:
         "all networks have the same value",
     )
     assert flat.macro_tau.value == as_number(tau([p for p in points if p.test == "C"]))
-    assert (
-        flat.fits["in-sample"].mae.left_out == 1
-        and flat.fits["test"].mae.why == "there is nothing to fit the line on"
-    )
+    assert flat.fits["in-sample"].mae.left_out == 1
+    assert flat.fits["test"].mae.why == "there is nothing to fit the line on"
     equal = judge([replace(p, accuracy=0.5) for p in points], resamples=50)
     assert equal.macro_tau == Number(None, left_out=2, why="all networks have the same accuracy")
-    assert equal.fits["test"].r2.value is None and equal.fits["test"].explained.value is None
+    assert equal.fits["test"].r2.value is None
+    assert equal.fits["test"].explained.value is None
     assert equal.fits["test"].mae.value == as_number(0)
 
 
@@ -528,30 +532,28 @@ def test_two_estimators_are_compared_by_network() -> None:
     good, bad = noisier(base, 0.02, 1), noisier(base, 0.15, 2)
     compared, back = comparison(bad, good[::-1]), comparison(good, bad)
     first, second = judge(bad, estimates=True), judge(good, estimates=True)
-    assert compared.mae is not None and compared.macro_tau is not None and back.mae is not None
-    assert (
-        second.fits["estimate"].mae.value is not None
-        and first.fits["estimate"].mae.value is not None
-    )
+    assert compared.mae is not None
+    assert compared.macro_tau is not None
+    assert back.mae is not None
+    assert second.fits["estimate"].mae.value is not None
+    assert first.fits["estimate"].mae.value is not None
     assert compared.mae.mean == as_number(
         second.fits["estimate"].mae.value - first.fits["estimate"].mae.value
     )
     assert compared.macro_tau.mean == as_number(
         (second.macro_tau.value or 0) - (first.macro_tau.value or 0)
     )
-    assert (
-        compared.mae.n == 20
-        and compared.mae.p is not None
-        and compared.mae.p < 1e-4
-        and compared.mae.excludes_zero
-    )
+    assert compared.mae.n == 20
+    assert compared.mae.p is not None
+    assert compared.mae.p < 1e-4
+    assert compared.mae.excludes_zero
     assert (back.mae.mean, back.mae.p) == (as_number(-compared.mae.mean), as_number(compared.mae.p))
-    assert (
-        compared.macro_tau.low is not None and 0 < compared.macro_tau.low < compared.macro_tau.mean
-    )
+    assert compared.macro_tau.low is not None
+    assert 0 < compared.macro_tau.low < compared.macro_tau.mean
     # A held-out line of a measure instead of the values themselves.
     held_out = comparison(bad, good, held="test")
-    assert held_out.mae is not None and held_out.mae.mean == as_number(
+    assert held_out.mae is not None
+    assert held_out.mae.mean == as_number(
         (second.fits["test"].mae.value or 0) - (first.fits["test"].mae.value or 0)
     )
 
@@ -559,23 +561,20 @@ def test_two_estimators_are_compared_by_network() -> None:
 def test_equal_estimators_have_no_p_and_few_networks_no_interval() -> None:
     base = made(10, ("A",), ("B", "C"), ("x",))
     same = comparison(base, base)
-    assert same.mae is not None and (same.mae.mean, same.mae.p, same.mae.excludes_zero) == (
+    assert same.mae is not None
+    assert (same.mae.mean, same.mae.p, same.mae.excludes_zero) == (
         0,
         None,
         False,
     )
     few = comparison(base[:8], noisier(base[:8], 0.1, 1))
-    assert (
-        few.mae is not None
-        and few.mae.low is None
-        and few.why[0] == "MAE: fewer than 5 networks for an interval"
-    )
+    assert few.mae is not None
+    assert few.mae.low is None
+    assert few.why[0] == "MAE: fewer than 5 networks for an interval"
     flat = comparison(base, [replace(p, value=0.5) for p in base])
-    assert (
-        flat.macro_tau is None
-        and flat.why == ("macro tau: all networks have the same value",)
-        and flat.mae is not None
-    )
+    assert flat.macro_tau is None
+    assert flat.why == ("macro tau: all networks have the same value",)
+    assert flat.mae is not None
     with pytest.raises(ValueError, match="not the same"):
         comparison(base, base[1:])
     with pytest.raises(ValueError, match="not the same"):
@@ -596,24 +595,29 @@ def test_several_comparisons_are_adjusted_by_holm() -> None:
         for name, comparison_of in compared.items()
         if comparison_of.mae is not None and comparison_of.mae.p is not None
     }
-    assert len(plain) == 4 and {name: compared[name].mae_holm for name in plain} == holm(plain)
-    assert compared["same"].mae_holm is None and compared["e3"].macro_tau_holm is not None
+    assert len(plain) == 4
+    assert {name: compared[name].mae_holm for name in plain} == holm(plain)
+    assert compared["same"].mae_holm is None
+    assert compared["e3"].macro_tau_holm is not None
     adjusted_mae, plain_mae = (
         compared["e3"].mae,
         comparison(reference, other_points["e3"], resamples=300).mae,
     )
-    assert (
-        adjusted_mae is not None
-        and plain_mae is not None
-        and (adjusted_mae.mean, adjusted_mae.sd, adjusted_mae.p)
-        == (plain_mae.mean, plain_mae.sd, plain_mae.p)
+    assert adjusted_mae is not None
+    assert plain_mae is not None
+    assert (adjusted_mae.mean, adjusted_mae.sd, adjusted_mae.p) == (
+        plain_mae.mean,
+        plain_mae.sd,
+        plain_mae.p,
     )
     for comparison_of in (compared[name] for name in plain):
         mae, tau = comparison_of.mae, comparison_of.macro_tau
-        assert mae is not None and mae.excludes_zero == (
+        assert mae is not None
+        assert mae.excludes_zero == (
             comparison_of.mae_holm is not None and comparison_of.mae_holm < 0.05
         )
-        assert tau is not None and tau.excludes_zero == (
+        assert tau is not None
+        assert tau.excludes_zero == (
             comparison_of.macro_tau_holm is not None and comparison_of.macro_tau_holm < 0.05
         )
 
@@ -628,15 +632,14 @@ def test_equally_good_estimators_are_rarely_told_apart() -> None:
             noisier(base, 0.1, 2 * seed), noisier(base, 0.1, 2 * seed + 1), resamples=200
         )
         for i, difference in enumerate((compared.mae, compared.macro_tau)):
-            assert (
-                difference is not None
-                and difference.p is not None
-                and difference.low is not None
-                and difference.high is not None
-            )
+            assert difference is not None
+            assert difference.p is not None
+            assert difference.low is not None
+            assert difference.high is not None
             assert (difference.p < 1 - LEVEL) == (difference.low > 0 or difference.high < 0)
             n_told[i] += difference.p < 0.1
-    assert max(n_told) <= 22 and min(n_told) >= 2
+    assert max(n_told) <= 22
+    assert min(n_told) >= 2
 
 
 # -- coverage --------------------------------------------------------------------------------------
@@ -670,6 +673,27 @@ def with_intervals(networks: int = 6, seed: int = 0) -> list[Point]:
     return points
 
 
+def strength_of(drop: float, first: float, second: float) -> str:
+    if drop <= first:
+        return "weak"
+    return "middle" if drop <= second else "strong"
+
+
+def check_coverage(covered: Covered, points: Sequence[Point]) -> None:
+    """Compare the coverage of some points with a loop over them."""
+    ends = [p for p in points if p.low is not None]
+    assert (covered.pairs, covered.without) == (len(ends), len(points) - len(ends))
+    if not ends:
+        assert covered.share == Number(None, why="there are no intervals")
+        assert covered.width is None
+        return
+    held = sum(p.low <= p.accuracy <= p.high for p in ends)  # type: ignore[operator]
+    widths = [p.high - p.low for p in ends]  # type: ignore[operator]
+    assert covered.share.value == as_number(held / len(ends))
+    assert covered.width == as_number(float(np.median(widths)))
+    assert covered.networks == len({p.network for p in ends})
+
+
 def test_coverage_equals_loops() -> None:
     points = with_intervals()
     covered_of = {(covered.kind, covered.strength): covered for covered in coverage(points)}
@@ -677,44 +701,33 @@ def test_coverage_equals_loops() -> None:
     assert list(covered_of) == list(itertools.product(kinds, strengths))
     drops = [0.95 - p.accuracy for p in points]
     first, second = np.quantile(drops, [1 / 3, 2 / 3])
+    labelled = [
+        (p, "synthetic" if p.synthetic else "natural", strength_of(drop, first, second))
+        for p, drop in zip(points, drops, strict=True)
+    ]
     for (kind, strength), covered in covered_of.items():
-        mine = []
-        for p, drop in zip(points, drops, strict=True):
-            level = "weak" if drop <= first else "middle" if drop <= second else "strong"
-            if strength in ("all", level) and kind in (
-                "all",
-                "synthetic" if p.synthetic else "natural",
-            ):
-                mine.append(p)
-        ends = [p for p in mine if p.low is not None]
-        assert (covered.pairs, covered.without) == (len(ends), len(mine) - len(ends))
-        if ends:
-            assert covered.share.value == as_number(
-                sum(p.low <= p.accuracy <= p.high for p in ends) / len(ends)
-            )  # type: ignore[operator]
-            assert covered.width == as_number(float(np.median([p.high - p.low for p in ends])))  # type: ignore[operator]
-            assert covered.networks == len({p.network for p in ends})
-        else:
-            assert (
-                covered.share == Number(None, why="there are no intervals")
-                and covered.width is None
-            )
-    assert covered_of["natural", "weak"].pairs == 0 and covered_of["all", "all"].without == 1
+        inside = [
+            p
+            for p, of_kind, of_strength in labelled
+            if kind in ("all", of_kind) and strength in ("all", of_strength)
+        ]
+        check_coverage(covered, inside)
+    assert covered_of["natural", "weak"].pairs == 0
+    assert covered_of["all", "all"].without == 1
+
+
+def test_coverage_by_severity_and_without_a_source() -> None:
+    points = with_intervals()
     severities = [
         covered.strength for covered in coverage(points, by="severity") if covered.kind == "all"
     ]
     assert severities == ["all", *(f"severity {j}" for j in range(6))]
     # Without a source the network's own point in domain is the source; that point is no shift.
+    unsourced = [replace(p, source=None) for p in points]
     inside = [Point(f"n{i}", "S", "S", 0.5, 0.95) for i in range(6)]
-    assert coverage([*(replace(p, source=None) for p in points), *inside]) == list(
-        covered_of.values()
-    )
-    assert [covered.strength for covered in coverage([replace(p, source=None) for p in points])][
-        :2
-    ] == [
-        "all",
-        "unknown",
-    ]
+    assert coverage([*unsourced, *inside]) == coverage(points)
+    strengths = [covered.strength for covered in coverage(unsourced)]
+    assert strengths[:2] == ["all", "unknown"]
 
 
 def pair(network: int, test: int, held: bool) -> Point:
@@ -749,11 +762,11 @@ def test_the_interval_of_a_share_by_hand() -> None:
     assert covered.share.low == as_number(stats.beta.ppf(0.05, right, count - right + 1))
     assert covered.share.high == as_number(stats.beta.ppf(0.95, right + 1, count - right))
     every = whole([pair(i, j, True) for i in range(3) for j in range(2)]).share
-    assert (every.value, every.high) == (1, 1) and every.low == as_number(0.05 ** (1 / (count / 2)))
+    assert (every.value, every.high) == (1, 1)
+    assert every.low == as_number(0.05 ** (1 / (count / 2)))
     none = whole([pair(i, j, False) for i in range(3) for j in range(2)]).share
-    assert (none.value, none.low) == (0, 0) and none.high == as_number(
-        1 - 0.05 ** (1 / (count / 2))
-    )
+    assert (none.value, none.low) == (0, 0)
+    assert none.high == as_number(1 - 0.05 ** (1 / (count / 2)))
     assert whole([pair(i, 0, True) for i in range(2)]).share == Number(
         1.0, why="no interval from 2 networks"
     )
@@ -767,7 +780,8 @@ def test_a_share_is_as_sure_as_its_networks_are_many() -> None:
     )
     apart = [replace(p, network=f"{p.network}/{p.test}") for p in ten]
     widths = [width(whole(points).share) for points in (single_networks, ten, apart)]
-    assert widths[1] == pytest.approx(widths[0], rel=0.1) and widths[2] < 0.5 * widths[0]
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)
+    assert widths[2] < 0.5 * widths[0]
 
 
 def test_coverage_needs_shifts() -> None:

@@ -99,15 +99,21 @@ def test_a_state_says_what_the_store_holds(mixed: Path) -> None:
     with Store.open(mixed) as store:
         state = LiveStudy(store, "live").look()
         counts = {name: number for name, number in store.counts("live").items() if name != "total"}
-        results = store.results("live")
     assert state["counts"] == counts == {**counts, "finished": 4, "failed": 2, "pending": 2}
     assert (state["total"], state["unfinished"]) == (8, True)
     by_method = {row["name"]: row for row in state["methods"]}
-    assert by_method["erm"]["finished"] == 4 and by_method["groupdro"]["failed"] == 2
+    assert by_method["erm"]["finished"] == 4
+    assert by_method["groupdro"]["failed"] == 2
     by_shift = {row["name"]: (row["finished"], row["pending"]) for row in state["shifts"]}
     assert by_shift == {"none": (2, 2), "SC": (2, 0)}
     (failure,) = state["failures"]
     assert (failure["reason"], failure["cause"], failure["runs"]) == ('disk "full"', "disk", 2)
+
+
+def test_a_state_has_the_means_of_methods_under_shifts(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        state = LiveStudy(store, "live").look()
+        results = store.results("live")
     heat = state["heat"]
     assert (heat["methods"], heat["shifts"]) == (["erm", "groupdro"], ["none", "SC"])
     for name in ("accuracy", "worst_group"):
@@ -120,7 +126,13 @@ def test_a_state_says_what_the_store_holds(mixed: Path) -> None:
             ]
             assert len(measured) == 2 == heat["runs"][0][column]
             assert heat[name][0][column] == pytest.approx(sum(measured) / 2)
-            assert heat[name][1][column] is None and heat["runs"][1][column] == 0
+            assert heat[name][1][column] is None
+            assert heat["runs"][1][column] == 0
+
+
+def test_a_state_has_the_curves_and_is_small(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        state = LiveStudy(store, "live").look()
     assert [curve["steps"] for curve in state["curves"]] == [[2, 4, 6]] * 6
     assert "erm" in state["curves"][0]["title"] or "groupdro" in state["curves"][0]["title"]
     assert len(json.dumps(state, allow_nan=False)) < 20_000
@@ -141,10 +153,12 @@ def test_a_second_look_sees_what_is_new_and_what_was_taken_back(mixed: Path) -> 
         assert after["counts"]["finished"] == before["counts"]["finished"] + 1
         assert after["heat"]["accuracy"][1][0] == 0.25
         assert after["heat"]["worst_group"][1][0] is None
-        assert after["seconds_left"] is not None and after["runs_per_hour"] > 0
+        assert after["seconds_left"] is not None
+        assert after["runs_per_hour"] > 0
         writing.undo(keys[:1])
         again = live.look()
-        assert again["counts"] == before["counts"] and again["heat"] == before["heat"]
+        assert again["counts"] == before["counts"]
+        assert again["heat"] == before["heat"]
         first = next(run["key"] for run in writing.runs("live") if run["status"] == "finished")
         writing.undo([first])  # results after it stay
         fewer = live.look()["heat"]
@@ -173,14 +187,16 @@ def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
         text = exposition(LiveStudy(store, "live").look())
     lines = text.splitlines()
     samples = [line for line in lines if not line.startswith("#")]
-    assert len(samples) > 20 and all(LINE.fullmatch(line) for line in samples)
+    assert len(samples) > 20
+    assert all(LINE.fullmatch(line) for line in samples)
     assert 'crosswind_runs{study="live",status="finished"} 4.0' in lines
     assert 'crosswind_failed_runs{study="live",cause="disk"} 2.0' in lines
     assert 'crosswind_method_runs{study="live",method="erm",status="finished"} 4.0' in lines
     with Store.open(mixed) as store, store.transaction() as connection:
         of_fits = sa.select(sa.func.sum(runs.c.seconds), sa.func.count(runs.c.seconds))
         seconds, number = connection.execute(of_fits.where(runs.c.kind == "fit")).one()
-    assert number == 8 and seconds > 0
+    assert number == 8
+    assert seconds > 0
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
     assert values['crosswind_job_seconds_sum{kind="fit"}'] == pytest.approx(seconds)
     assert values['crosswind_job_seconds_count{kind="fit"}'] == number
@@ -188,9 +204,8 @@ def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
     for name in {line.split("{")[0] for line in samples}:
         if name in ("crosswind_job_seconds_sum", "crosswind_job_seconds_count"):
             continue
-        assert f"# TYPE {name} gauge" in lines and any(
-            line.startswith(f"# HELP {name} ") for line in lines
-        )
+        assert f"# TYPE {name} gauge" in lines
+        assert any(line.startswith(f"# HELP {name} ") for line in lines)
     assert len(samples) == len({line.rpartition(" ")[0] for line in samples})
 
 
@@ -224,16 +239,19 @@ def test_who_has_no_token_or_another_name_for_this_machine_gets_nothing(mixed: P
         token = f"?token={server.token}"
         for path in ("/", "/state.json", "/metrics", "/?token=", "/?token=wrong"):
             status, body, _ = asked(server, path)
-            assert status == 403 and b"live" not in body.replace(b"alive", b"")
+            assert status == 403
+            assert b"live" not in body.replace(b"alive", b"")
         assert asked(server, f"/{token}", Host="elsewhere.example:80")[0] == 403
         assert asked(server, f"/{token}")[0] == 200
         assert asked(server, "/metrics", Authorization=f"Bearer {server.token}")[0] == 200
         assert asked(server, f"/secrets{token}")[0] == 404
         status, body, headers = asked(server, f"/state.json{token}", "HEAD")
-        assert (status, body) == (200, b"") and int(headers["Content-Length"]) > 500
+        assert (status, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 500
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             status, _, headers = asked(server, f"/{token}", method)
-            assert status == 405 and headers["Allow"] == "GET, HEAD"
+            assert status == 405
+            assert headers["Allow"] == "GET, HEAD"
         assert server.server_address[0] == "127.0.0.1"
 
 
@@ -253,7 +271,8 @@ def test_a_damaged_store_is_told_of_in_a_sentence_and_again_served_once_mended(m
     with serving(mixed) as server:
         for path in ("/state.json", "/metrics"):
             status, body, _ = asked(server, f"{path}?token={server.token}")
-            assert status == 503 and b"is damaged: an entry is not JSON" in body
+            assert status == 503
+            assert b"is damaged: an entry is not JSON" in body
             assert body.count(b"\n") == 1
         with Store.open(mixed, create=True) as store, store.transaction() as connection:
             connection.execute(scores.delete().where(scores.c.key == "x"))
@@ -276,7 +295,9 @@ def test_what_cannot_be_served_is_one_sentence(
     ):
         assert _status(["serve", *words]) == 2
         printed = capsys.readouterr()
-        assert sentence in printed.err and printed.err.count("\n") == 1 and not printed.out
+        assert sentence in printed.err
+        assert printed.err.count("\n") == 1
+        assert not printed.out
     with pytest.raises(StoreError):
         LiveServer(str(mixed), None, "lives")
 
@@ -336,7 +357,8 @@ def test_the_page_follows_a_run_in_a_browser(tmp_path: Path) -> None:
             assert page.locator("#summary").inner_text().startswith("24 of 24 runs done")
             assert page.locator("#unfinished").is_hidden()
             cells = page.locator("#heat-accuracy tbody td").all_inner_texts()
-            assert len(cells) == 4 and all(cell.endswith("(6)") for cell in cells)
+            assert len(cells) == 4
+            assert all(cell.endswith("(6)") for cell in cells)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             assert run.wait(60) == 0
             # More seeds, each of whose runs is ended by the limit: failures appear on the same page.
@@ -348,7 +370,8 @@ def test_the_page_follows_a_run_in_a_browser(tmp_path: Path) -> None:
                 "document.getElementById('summary').textContent.includes('4 failed')"
             )
             (row,) = page.locator("#failures tbody tr").all_inner_texts()
-            assert row.startswith("4") and "time limit" in row
+            assert row.startswith("4")
+            assert "time limit" in row
             assert page.locator("#no-failures").is_hidden()
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             assert messages == []

@@ -104,7 +104,8 @@ def test_a_run_is_told_of_while_it_trains_and_whole_at_its_end(tmp_path: Path) -
     for key in {score_row["key"] for score_row in score_rows}:
         calls_of_run = [call for call in tool.calls if call[1] == key]
         # A worker reports at most every quarter of a second; what it did not is there at the end.
-        assert calls_of_run[0][2] == 2 and set(calls_of_run[0][3]) == {"validation/accuracy"}
+        assert calls_of_run[0][2] == 2
+        assert set(calls_of_run[0][3]) == {"validation/accuracy"}
         curve_points = [(step, name) for _, _, step, values in calls_of_run[:-1] for name in values]
         assert len(curve_points) == len(set(curve_points))
         for name in ("validation/accuracy", "train/loss"):
@@ -118,7 +119,8 @@ def test_a_run_is_told_of_while_it_trains_and_whole_at_its_end(tmp_path: Path) -
     # the first run's curve came before the second run's end, and so on: nothing waits for the end
     ends = [call_number for call_number, call in enumerate(tool.calls) if call[0] == "ended"]
     starts = [call_number for call_number, call in enumerate(tool.calls) if call[2] == 2]
-    assert len(ends) == RUNS and starts[-1] > ends[0]
+    assert len(ends) == RUNS
+    assert starts[-1] > ends[0]
     assert of_kind(tool, "progress")[-1][3]["study/done"] == RUNS
     assert tool.calls[-1][0] == "close"
 
@@ -130,8 +132,10 @@ def test_a_tool_that_fails_is_warned_of_once_and_stops_neither_study_nor_other_t
     failing, working = Notebook("curve"), Notebook()
     (warning,) = run_with(plan, tmp_path / "out", failing, working)
     assert warning.startswith("tool 0 gets no more of this study")
-    assert "(ConnectionError: the server is gone)" in warning and "\n" not in warning
-    assert len(of_kind(failing, "curve")) == 1 and not of_kind(failing, "ended")
+    assert "(ConnectionError: the server is gone)" in warning
+    assert "\n" not in warning
+    assert len(of_kind(failing, "curve")) == 1
+    assert not of_kind(failing, "ended")
     assert len(of_kind(working, "ended")) == RUNS
     with Store.open(tmp_path / "out") as store:
         assert store.counts("logged")["finished"] == RUNS
@@ -176,7 +180,8 @@ def test_runs_that_were_done_before_are_left_to_export_and_failed_ones_are_told_
     plan, tool = plan_of(str(written(tmp_path))), Notebook()
     run_with(plan, tmp_path / "out", tool)
     ended = {call[1] for call in of_kind(tool, "ended")}
-    assert ended == {job.key for job in plan.runs} - done and len(ended) == 2
+    assert ended == {job.key for job in plan.runs} - done
+    assert len(ended) == 2
     late = plan_of(str(written(tmp_path, seeds=2, time_limit=0.0001)))
     slow = Notebook()
     run_with(late, tmp_path / "out", slow)
@@ -196,7 +201,8 @@ def test_rho_beside_another_run_is_left_to_the_report(tmp_path: Path) -> None:
         run_plan(plan, store, on_event=log.tell)
         log.close()
     for call in of_kind(tool, "ended"):
-        assert call[3] and not any(name.endswith("/rho") for name in call[3])
+        assert call[3]
+        assert not any(name.endswith("/rho") for name in call[3])
 
 
 def clean(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -237,6 +243,39 @@ print(json.dumps([board, [[*entry, curve] for entry, curve in zip(logged, curves
 """
 
 
+def check_tensorboard(
+    board: dict[str, dict[str, Any]], accuracy: dict[str, float], folder: Path
+) -> None:
+    for name, scalars in board.items():
+        key = next(key for key in accuracy if key.startswith(name[-8:]))
+        assert scalars["best-id/test/accuracy"][0][1] == pytest.approx(accuracy[key])
+        for tag in ("validation/accuracy", "train/loss"):
+            assert sorted(step for step, _ in scalars[tag]) == [2, 4, 6]
+        assert not (folder / "out/tensorboard/logged" / name / LIVE_MARK).exists()
+
+
+def check_mlflow(runs: list[Any], accuracy: dict[str, float]) -> None:
+    of_runs = [entry for entry in runs if "crosswind.key" in entry[0]]
+    assert len(of_runs) == RUNS == len(runs) - 1
+    measured = {
+        tags["crosswind.key"]: metrics["best-id/test/accuracy"] for tags, metrics, *_ in of_runs
+    }
+    assert measured == pytest.approx(accuracy)
+    for _, _, params, state, curve in of_runs:
+        assert (params["training.steps"], state) == ("6", "FINISHED")
+        assert [step for step, _ in curve] == [2, 4, 6]
+
+
+def check_wandb(folder: Path, accuracy: dict[str, float]) -> None:
+    folders = {path.name.rsplit("-", 1)[1]: path for path in folder.glob("wandb/offline-*")}
+    assert len(folders) == RUNS + 1
+    assert set(accuracy) < set(folders)
+    for key, value in accuracy.items():
+        content = next(folders[key].glob("run-*.wandb")).read_bytes()
+        assert b"best-id/test/accuracy" in content
+        assert json.dumps(value).encode() in content
+
+
 @pytest.mark.slow
 def test_the_tools_own_readers_find_what_the_store_holds(tmp_path: Path) -> None:
     written(tmp_path)
@@ -254,26 +293,9 @@ def test_the_tools_own_readers_find_what_the_store_holds(tmp_path: Path) -> None
     read = clean([sys.executable, "-c", READER], tmp_path)
     board, runs = json.loads(read.stdout.strip().splitlines()[-1])
     assert board.pop("progress")["study/done"][-1][1] == RUNS == len(board)
-    for name, scalars in board.items():
-        key = next(key for key in accuracy if key.startswith(name[-8:]))
-        assert scalars["best-id/test/accuracy"][0][1] == pytest.approx(accuracy[key])
-        for tag in ("validation/accuracy", "train/loss"):
-            assert sorted(step for step, _ in scalars[tag]) == [2, 4, 6]
-        assert not (tmp_path / "out/tensorboard/logged" / name / LIVE_MARK).exists()
-    of_runs = [entry for entry in runs if "crosswind.key" in entry[0]]
-    assert len(of_runs) == RUNS == len(runs) - 1
-    measured = {
-        tags["crosswind.key"]: metrics["best-id/test/accuracy"] for tags, metrics, *_ in of_runs
-    }
-    assert measured == pytest.approx(accuracy)
-    for _, _, params, state, curve in of_runs:
-        assert (params["training.steps"], state) == ("6", "FINISHED")
-        assert [step for step, _ in curve] == [2, 4, 6]
-    folders = {folder.name.rsplit("-", 1)[1]: folder for folder in tmp_path.glob("wandb/offline-*")}
-    assert len(folders) == RUNS + 1 and set(accuracy) < set(folders)
-    for key, value in accuracy.items():
-        content = next(folders[key].glob("run-*.wandb")).read_bytes()
-        assert b"best-id/test/accuracy" in content and json.dumps(value).encode() in content
+    check_tensorboard(board, accuracy, tmp_path)
+    check_mlflow(runs, accuracy)
+    check_wandb(tmp_path, accuracy)
     # `export` to the same places finds everything there.
     for tool, tool_store in (("tensorboard", "out/tensorboard"), ("mlflow", "sqlite:///runs.db")):
         again = crosswind(tmp_path, "export", "out", tool_store, "--to", tool)
@@ -293,7 +315,8 @@ def test_a_run_that_tensorboard_was_left_with_is_begun_anew(tmp_path: Path) -> N
     again.ended(run, "finished", {"best-id/test/accuracy": 0.5})
     again.close()
     assert not (folder / LIVE_MARK).exists()
-    assert earlier and not earlier & {file.name for file in folder.glob("events*")}
+    assert earlier
+    assert not earlier & {file.name for file in folder.glob("events*")}
 
 
 def test_what_cannot_be_logged_to_is_refused_before_anything_is_written(
@@ -311,8 +334,10 @@ def test_what_cannot_be_logged_to_is_refused_before_anything_is_written(
         options = [option for word in words for option in ("--log", word)]
         assert _status(["run", str(file), "--out", str(out), *options]) == 2
         printed = capsys.readouterr()
-        assert sentence in printed.err and len(printed.err.strip().splitlines()) == 1
-        assert not printed.out and not out.exists()
+        assert sentence in printed.err
+        assert len(printed.err.strip().splitlines()) == 1
+        assert not printed.out
+        assert not out.exists()
 
 
 def test_wandb_runs_are_open_at_once_and_count_steps_of_their_own(
@@ -352,7 +377,8 @@ def test_wandb_runs_are_open_at_once_and_count_steps_of_their_own(
     tracker.close()
     assert [fields["id"] for fields in begun] == ["a", "b"]
     assert {fields["reinit"] for fields in begun} == {"create_new"}
-    assert begun[0]["metric"] == ("*", "step") and begun[0]["project"] == "mine"
+    assert begun[0]["metric"] == ("*", "step")
+    assert begun[0]["project"] == "mine"
     assert [entry["step"] for entry in begun[0]["logged"]] == [4, 2]
     assert begun[0]["run"].summary == {"best-id/test/accuracy": 0.75, "status": "finished"}
     assert [fields["exit"] for fields in begun] == [0, 1]

@@ -103,11 +103,9 @@ def test_the_loss_is_that_of_a_loop() -> None:
     loss_sums = sums(method, modules, batch, state)
     with torch.no_grad():
         maps, logits, gates = _answers(modules, batch.x)
-    assert (
-        len(logits) == 3
-        and len(gates) == 2
-        and [exit_maps.shape[1] for exit_maps in maps] == [2, 2, 2]
-    )
+    assert len(logits) == 3
+    assert len(gates) == 2
+    assert [exit_maps.shape[1] for exit_maps in maps] == [2, 2, 2]
     total, largest = 0.0, []
     for j in range(3):
         p = logits[j].softmax(1)
@@ -143,7 +141,8 @@ def test_the_loss_is_that_of_a_loop() -> None:
             assert loss_sums.state["right"][j].tolist() == right.tolist()
     assert float(loss_sums.total) == pytest.approx(total, rel=1e-4)
     assert loss_sums.state["largest"][:3].tolist() == pytest.approx(largest, rel=1e-5)
-    assert loss_sums.state["seen"].tolist() == [6, 6] and int(loss_sums.state["epoch"]) == 0
+    assert loss_sums.state["seen"].tolist() == [6, 6]
+    assert int(loss_sums.state["epoch"]) == 0
     assert loss_sums.state["hits"].sum() == sum(
         float((logit.argmax(1) == batch.y).sum()) for logit in logits
     )
@@ -157,15 +156,12 @@ def test_largest_weights_and_accuracies_are_those_of_an_epoch() -> None:
     first = sums(method, modules, given(), state)
     state = {**state, **first.state, "largest": torch.tensor([2.0, 0.5, 3.0, 0.0])}
     again = sums(method, modules, given(step=2), state)
-    assert (
-        again.state["largest"][0] == 2.0
-        and again.state["largest"][1] > 0.5
-        and again.state["seen"].tolist() == [12, 12]
-    )
+    assert again.state["largest"][0] == 2.0
+    assert again.state["largest"][1] > 0.5
+    assert again.state["seen"].tolist() == [12, 12]
     anew = sums(method, modules, given(epoch=1), state)
-    assert anew.state["largest"].tolist() == pytest.approx(
-        first.state["largest"].tolist()
-    ) and anew.state["seen"].tolist() == [
+    assert anew.state["largest"].tolist() == pytest.approx(first.state["largest"].tolist())
+    assert anew.state["seen"].tolist() == [
         6,
         6,
     ]
@@ -258,48 +254,38 @@ def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
         for each in (ERM(), OccamNets(), OccamNets(), OccamNets(answer="last"))
     )
     test_logits = [trained.predictions["last"]["test"].logits for trained in (plainly, first_run)]
-    assert abs(test_logits[0] - test_logits[1]).max() > 1e-2 and same_weights(first_run, second_run)  # type: ignore[operator]
+    assert abs(test_logits[0] - test_logits[1]).max() > 1e-2
+    assert same_weights(first_run, second_run)
     assert same_weights(first_run, last), "what answers is no part of training"
 
 
-def test_exits_are_told_by_true_group_and_where_they_looked() -> None:
+def test_exits_are_told_by_true_group() -> None:
     trained = run(OccamNets(), model="small-cnn", steps=12)
-    grid, sheet, bars = (
-        trained.exhibits[name]
-        for name in ("exits by group", "where exits looked", "exits that answered")
-    )
-    assert (
-        isinstance(bars, Bars)
-        and isinstance(grid, Grid)
-        and list(bars.values) == ["exit 1", "exit 2", "exit 3"]
-    )
+    grid, bars = (trained.exhibits[name] for name in ("exits by group", "exits that answered"))
+    assert isinstance(bars, Bars)
+    assert isinstance(grid, Grid)
+    assert list(bars.values) == ["exit 1", "exit 2", "exit 3"]
     shares = [sum(float(row[column]) * int(row[1]) for row in grid.rows) for column in (2, 3)]  # type: ignore[arg-type]
-    assert bars.values["exit 1"] == 0 and list(bars.values.values())[1:] == pytest.approx(
-        shares, abs=0.01
-    )
-    assert isinstance(grid, Grid) and list(grid.columns) == [
-        "group",
-        "training rows",
-        "exit 2",
-        "exit 3",
-    ]
-    assert {row[0] for row in grid.rows} == set(GROUPS) and sum(row[1] for row in grid.rows) == 60  # type: ignore[misc]
+    assert bars.values["exit 1"] == 0
+    assert list(bars.values.values())[1:] == pytest.approx(shares, abs=0.01)
+    assert list(grid.columns) == ["group", "training rows", "exit 2", "exit 3"]
+    assert {row[0] for row in grid.rows} == set(GROUPS)
+    assert sum(row[1] for row in grid.rows) == 60
     for row in grid.rows:
         assert sum(row[2:]) == pytest.approx(1.0, abs=1e-3)  # type: ignore[arg-type]
-    assert isinstance(sheet, Picture) and list(sheet.columns) == [
-        "picture",
-        "exit 1",
-        "exit 2",
-        "exit 3",
-    ]
+
+
+def test_where_exits_looked_is_shown_beside_pictures() -> None:
+    trained = run(OccamNets(), model="small-cnn", steps=12)
+    sheet = trained.exhibits["where exits looked"]
+    assert isinstance(sheet, Picture)
+    assert list(sheet.columns) == ["picture", "exit 1", "exit 2", "exit 3"]
     modules, state = made(OccamNets())
     shown = sums(OccamNets(), modules, given(step=99), state).state["shown"]
     assert torch.equal(shown[:, 0], ((given().x[:6] + 1) * 127.5).round().to(torch.uint8))
-    assert (
-        (shown[:, 1].flatten(1).amax(1) == 255).all()
-        and (shown[:, 1].flatten(1).amin(1) == 0).all()
-        and not shown[:, 4].any()
-    )
+    assert (shown[:, 1].flatten(1).amax(1) == 255).all()
+    assert (shown[:, 1].flatten(1).amin(1) == 0).all()
+    assert not shown[:, 4].any()
     assert "shown" not in sums(OccamNets(), modules, given(step=3), state).state
     assert OccamNets().exhibits(INFO, state) == {}
 

@@ -60,21 +60,17 @@ def test_every_kind_is_loaded_and_answers_in_words_and_by_likelihood(
     kind: str, folders: dict[str, Path], digits: cw.AttributedDataset
 ) -> None:
     codes, logits, texts = model(folders[kind]).answer(ROWS, digits, CLASSES)  # type: ignore[misc]
-    assert (
-        logits is None
-        and len(texts) == 5
-        and codes.tolist() == model(folders[kind]).question(CLASSES).read(texts).tolist()
-    )
+    assert logits is None
+    assert len(texts) == 5
+    assert codes.tolist() == model(folders[kind]).question(CLASSES).read(texts).tolist()
     assert not any("USER" in text or "<" in text for text in texts), (
         "the prompt and marks are no part of an answer"
     )
     codes, logits = model(folders[kind], by="score").answer(ROWS, digits, CLASSES)
-    assert (
-        logits is not None
-        and logits.shape == (5, 10)
-        and logits.dtype == np.float32
-        and (logits < 0).all()
-    )
+    assert logits is not None
+    assert logits.shape == (5, 10)
+    assert logits.dtype == np.float32
+    assert (logits < 0).all()
     assert codes.tolist() == logits.argmax(1).tolist() and np.ptp(logits, axis=0).max() > 1e-3, (
         "the image matters"
     )
@@ -83,7 +79,8 @@ def test_every_kind_is_loaded_and_answers_in_words_and_by_likelihood(
             model(folders[kind], batch=size, **knobs).answer(ROWS, digits, CLASSES)
             for size in (1, 5)
         )
-        assert alone[2:] == together[2:] and alone[0].tolist() == together[0].tolist()
+        assert alone[2:] == together[2:]
+        assert alone[0].tolist() == together[0].tolist()
 
 
 def test_scores_and_answers_are_those_of_the_library_by_hand(
@@ -102,9 +99,8 @@ def test_scores_and_answers_are_those_of_the_library_by_hand(
     for word in ("yes", "no", "not one"):
         model_inputs = processor(images=image, text=prompt + word, return_tensors="pt")
         n_tokens = len(word.split())
-        assert (
-            model_inputs["input_ids"][0, 0] == 0 and (model_inputs["input_ids"][0] == 0).sum() == 1
-        )
+        assert model_inputs["input_ids"][0, 0] == 0
+        assert (model_inputs["input_ids"][0] == 0).sum() == 1
         with torch.inference_mode():
             p = net(**model_inputs).logits[0, -n_tokens - 1 : -1].log_softmax(-1)
         by_word.append(
@@ -202,7 +198,8 @@ def test_draws_are_keyed_by_seed_and_row_and_follow_the_likelihoods(
         for _ in range(2)
     ]
     for counts in draw_counts:  # the last is beyond nine tenths of the likeliest
-        assert counts[3] == 0 and (counts[:3] - p[:3] / 0.95).abs().max() < 0.03
+        assert counts[3] == 0
+        assert (counts[:3] - p[:3] / 0.95).abs().max() < 0.03
     assert not torch.equal(*draw_counts), "another step draws anew"
 
 
@@ -211,14 +208,13 @@ def test_a_model_without_a_template_is_spoken_to_as_in_the_paper(
 ) -> None:
     plain = model(write_llava(tmp_path / "plain", template=False))._loaded()
     assert plain.said("Is it", None) == "USER:<image>\nIs it \nASSISTANT:"
-    assert (
-        plain.said("Is it", "{prompt} {image}") == "Is it <image>"
-        and plain.with_word("ASSISTANT:", "no") == "ASSISTANT: no"
-    )
+    assert plain.said("Is it", "{prompt} {image}") == "Is it <image>"
+    assert plain.with_word("ASSISTANT:", "no") == "ASSISTANT: no"
     blip = model(folders["instructblip"])._loaded()
     assert blip.said("Is it", None) == "USER:\nIs it \nASSISTANT:"
     tokens = blip.tokens("Is it", vision_language._pictures(np.zeros((1, 8, 8, 1), np.uint8)))
-    assert tokens[:4].tolist() == [4] * 4 and (tokens == 4).sum() == 4
+    assert tokens[:4].tolist() == [4] * 4
+    assert (tokens == 4).sum() == 4
 
 
 def test_a_prompt_that_is_too_long_is_refused_or_its_fallback_is_scored(
@@ -235,11 +231,9 @@ def test_a_prompt_that_is_too_long_is_refused_or_its_fallback_is_scored(
         model(short).answer(ROWS, digits, CLASSES)
     codes, logits = model(short, fallback="Which digit is it").answer(ROWS, digits, CLASSES)
     same = model(short, prompt="Which digit is it", by="score").answer(ROWS, digits, CLASSES)
-    assert (
-        logits is not None
-        and np.array_equal(logits, same[1])
-        and codes.tolist() == same[0].tolist()
-    )
+    assert logits is not None
+    assert np.array_equal(logits, same[1])
+    assert codes.tolist() == same[0].tolist()
     with pytest.raises(DataError, match="the prompt that its Q-Former reads has 4[0-9] tokens"):
         model(folders["instructblip"], prompt="Is it {list} " + "or not " * 10).answer(
             ROWS, digits, CLASSES
@@ -322,11 +316,10 @@ def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
     assert [record["label"] for record in kept_texts] == [
         names.get(code) for code in predictions.answer.tolist()
     ]
-    assert (
-        rows["words"]["metrics"]["unparsed"] == (predictions.answer == -1).sum() > 0
-        and rows["scored"]["metrics"]["unparsed"] == 0
-    )
-    assert rows["words"]["metrics"]["nll"] is None and rows["scored"]["metrics"]["nll"] > 0
+    assert rows["words"]["metrics"]["unparsed"] == (predictions.answer == -1).sum() > 0
+    assert rows["scored"]["metrics"]["unparsed"] == 0
+    assert rows["words"]["metrics"]["nll"] is None
+    assert rows["scored"]["metrics"]["nll"] > 0
     page = tmp_path / "page.html"
     assert _status(["report", str(tmp_path / "out"), "--page", str(page)]) == 0
     assert "could not be read as a label" in page.read_text(encoding="utf-8")
@@ -467,7 +460,8 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(
     (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
     assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out")]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert re.search(told, line) and not (tmp_path / "out").exists()
+    assert re.search(told, line)
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_tells_how_many_rows_are_answered(
@@ -523,10 +517,8 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     refusal = refused("owner/name", revision="0" * 40)
-    assert (
-        "is not in the hub's cache and cannot be downloaded" in refusal
-        and "name a folder with its files" in refusal
-    )
+    assert "is not in the hub's cache and cannot be downloaded" in refusal
+    assert "name a folder with its files" in refusal
     assert "the files in" in refused(folders["llava"], path_sha256="0" * 64)
     intact_folder = write_llava(tmp_path / "whole")
     tensors = load_file(intact_folder / "model.safetensors")

@@ -328,7 +328,8 @@ def test_another_method_or_rule_changes_no_verdict_and_another_claim_does() -> N
     assert [(judgement.verdict, judgement.adjusted) for judgement in first] == [
         (judgement.verdict, judgement.adjusted) for judgement in second
     ]
-    assert first[1].verdict == HOLDS and judged(family(), *THREE)[1].verdict == CANNOT_TELL
+    assert first[1].verdict == HOLDS
+    assert judged(family(), *THREE)[1].verdict == CANNOT_TELL
 
 
 def test_the_family_is_the_declared_one_while_runs_are_missing() -> None:
@@ -365,14 +366,16 @@ def test_split_seeds_are_paired_with_seeds() -> None:
             ]
     (judgement,) = judged(rows, claim())
     difference = judgement.difference
-    assert difference is not None and (difference.n, difference.splits, difference.missing) == (
+    assert difference is not None
+    assert (difference.n, difference.splits, difference.missing) == (
         4,
         2,
         2,
     )
     assert difference.mean == pytest.approx(0.1 + 0.0005 + 0.001)
     table = tabled([judgement])
-    assert table.columns[-1] == "runs" and table.rows[0][-1] == 4
+    assert table.columns[-1] == "runs"
+    assert table.rows[0][-1] == 4
     assert any("at the same seed and split seed" in note for note in table.notes)
     assert (
         "Claim 1 under SC: failed runs: erm on mlp 1; runs without a partner, left out: 2."
@@ -406,7 +409,8 @@ def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
     ]:
         judgements = judged(with_classes(rows, classes, majority), claim(metric=metric))
         chance_notes = [note for note in tabled(judgements).notes if " chance here" in note]
-        assert len(chance_notes) == bool(chance_words) and all(
+        assert len(chance_notes) == bool(chance_words)
+        assert all(
             note.startswith(f"Claim 1 under SC: erm on mlp is {chance_words}")
             for note in chance_notes
         )
@@ -462,13 +466,13 @@ def test_grids_of_two_sizes_are_warned_of() -> None:
         "erm", [0.60, 0.62, 0.64], point="b", validation=0.9
     )
     even = tabled(judged(erm + irm, claim()))
-    assert even.rows == table.rows and not any("WARNING" in note for note in even.notes)
+    assert even.rows == table.rows
+    assert not any("WARNING" in note for note in even.notes)
 
 
 def test_no_claims_no_table() -> None:
-    assert (
-        claim_table("mini", judged(ERM)) is None and claim_number_table("mini", judged(ERM)) is None
-    )
+    assert claim_table("mini", judged(ERM)) is None
+    assert claim_number_table("mini", judged(ERM)) is None
     assert (
         judge(arrange(ERM), {"name": "mini", "reference": "erm"}) == []
     )  # a store of before there were claims
@@ -478,14 +482,13 @@ def test_a_claim_compares_two_shifts() -> None:
     erm = several("erm", [0.90, 0.93, 0.93], shift="none") + several("erm", [0.80, 0.82, 0.84])
     cost = claim(better={"method": "erm", "shift": "none"}, than={"method": "erm", "shift": "SC"})
     (judgement,) = judged(erm, cost, shifts={"none": [], "SC": {}})
-    assert judgement.verdict == HOLDS and judgement.difference is not None
+    assert judgement.verdict == HOLDS
+    assert judgement.difference is not None
     assert judgement.difference.mean == pytest.approx(0.1)  # 0.10, 0.11, 0.09
     table = tabled([judgement])
     assert dict(zip(table.columns, table.rows[0], strict=True))["better"] == "erm under none"
-    assert (
-        dict(zip(table.columns, table.rows[0], strict=True))["than"] == "erm under SC"
-        and "shift" not in table.columns
-    )
+    assert dict(zip(table.columns, table.rows[0], strict=True))["than"] == "erm under SC"
+    assert "shift" not in table.columns
 
 
 def test_what_a_method_wins_back() -> None:
@@ -498,22 +501,19 @@ def test_what_a_method_wins_back() -> None:
     )
     shifts = {"none": [], "SC": {}}
     (judgement,) = judged(rows, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
-    assert judgement.verdict == HOLDS and judgement.difference is not None
+    assert judgement.verdict == HOLDS
+    assert judgement.difference is not None
     assert (judgement.difference.mean, judgement.difference.sd) == (
         pytest.approx(0.1),
         pytest.approx(0.01),
     )
-    assert (
-        judgement.unshifted is not None
-        and judgement.unshifted.shift == "none"
-        and len(judgement.sides) == 3
-    )
+    assert judgement.unshifted is not None
+    assert judgement.unshifted.shift == "none"
+    assert len(judgement.sides) == 3
     (judgement,) = judged(rows, claim(wins_back=1, shift="SC"), shifts=shifts)
-    assert (
-        judgement.verdict == OPPOSITE
-        and judgement.difference is not None
-        and judgement.difference.mean == pytest.approx(-0.1)
-    )
+    assert judgement.verdict == OPPOSITE
+    assert judgement.difference is not None
+    assert judgement.difference.mean == pytest.approx(-0.1)
     waiting = [*rows, *run("erm", 3, 0.0, shift="none", status="pending")]
     (judgement,) = judged(waiting, claim(wins_back=1 / 3, shift="SC"), shifts=shifts)
     assert judgement.verdict == NOT_RUN, "a run of the unshifted side has not ended"
@@ -549,14 +549,13 @@ def test_a_claim_that_the_sides_are_equal(
     irm: list[float], margin: float, p: float, verdict: str
 ) -> None:
     (judgement,) = judged(ERM + several("irm", irm), claim(margin=margin))
-    assert judgement.tested is not None and judgement.tested.p == pytest.approx(p, abs=1e-4)
+    assert judgement.tested is not None
+    assert judgement.tested.p == pytest.approx(p, abs=1e-4)
     assert (judgement.verdict, judgement.adjusted) == (verdict, judgement.tested.p)
     table = tabled([judgement])
     row = dict(zip(table.columns, table.rows[0], strict=True))
-    assert (
-        row["than"] == f"erm ± {margin:g}"
-        and row["difference"] == f"{judgement.difference.mean:+.3f}"
-    )  # type: ignore[union-attr]
+    assert row["than"] == f"erm ± {margin:g}"
+    assert row["difference"] == f"{judgement.difference.mean:+.3f}"
     assert any("two one-sided tests" in note for note in table.notes)
     assert numbered([judgement])[0]["margin"] == margin
 
@@ -579,11 +578,9 @@ def test_two_gaps_are_compared() -> None:
     )
     judgements = judged(rows, claim(better=better, than=than))
     (judgement,) = judgements
-    assert (
-        judgement.verdict == HOLDS
-        and judgement.difference is not None
-        and len(judgement.sides) == 4
-    )
+    assert judgement.verdict == HOLDS
+    assert judgement.difference is not None
+    assert len(judgement.sides) == 4
     assert (judgement.difference.mean, judgement.difference.sd) == (
         pytest.approx(0.1),
         pytest.approx(0.01),
@@ -601,7 +598,8 @@ def test_two_gaps_are_compared() -> None:
         for name in ("hard", "test")
     ]
     (judgement,) = judged(rows, claim(better=lost[0], than=lost[1]))
-    assert judgement.difference is not None and judgement.difference.mean == pytest.approx(0.1)
+    assert judgement.difference is not None
+    assert judgement.difference.mean == pytest.approx(0.1)
     assert judgement.better.words(False, False, "test") == "erm on hard less under SC"
     (judgement,) = judged(
         rows,
@@ -611,11 +609,9 @@ def test_two_gaps_are_compared() -> None:
             shift="SC",
         ),
     )
-    assert (
-        judgement.verdict == HOLDS
-        and judgement.difference is not None
-        and judgement.difference.mean == pytest.approx(0.52)
-    )
+    assert judgement.verdict == HOLDS
+    assert judgement.difference is not None
+    assert judgement.difference.mean == pytest.approx(0.52)
     waiting = rows + run("erm", 3, 0.0, shift="SC", status="pending")
     assert judged(waiting, claim(better=lost[0], than=lost[1]))[0].verdict == NOT_RUN, (
         "a run of what a side is less of is pending"
@@ -628,9 +624,8 @@ def test_what_cannot_be_told_is_told_with_the_power() -> None:
     judgements = judged(ERM + several("irm", [0.62, 0.63, 0.67]), claim())
     # The spread that three seeds show as 0.01 is 0.0052 to 0.0628: sqrt(2 / chi2) at 7.378 and
     # 0.05064.
-    assert judgements[0].verdict == CANNOT_TELL and judgements[0].told_range == pytest.approx(
-        (0.0326 * 0.5207, 0.0326 * 6.285), rel=5e-3
-    )
+    assert judgements[0].verdict == CANNOT_TELL
+    assert judgements[0].told_range == pytest.approx((0.0326 * 0.5207, 0.0326 * 6.285), rel=5e-3)
     (note_of_runs,) = (
         note
         for note in tabled(judgements).notes
@@ -660,21 +655,23 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return whole_store(tmp_path / "out", claims=ASKED, statuses={9: "pending"})
 
 
-def test_every_form_of_the_report_has_the_claims(
-    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_the_report_as_text_and_as_a_page_has_the_claims(
+    store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _status(["report", str(store), "--tables", "all"]) == 0
     text = capsys.readouterr().out
-    assert "Claims (alpha, digits, size few, mlp, set test, accuracy)" in text and text.index(
-        "Claims ("
-    ) < text.index("\nRuns\n")
+    assert "Claims (alpha, digits, size few, mlp, set test, accuracy)" in text
+    assert text.index("Claims (") < text.index("\nRuns\n")
     html = (store / "report.html").read_text(encoding="utf-8")
     assert html.index(">Claims<a") < html.index(">Shifts<a")
     assert (
         '<th scope="row" class="t">GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more (claim 1)</th>'
         in html
-        and "<b>helps" not in html
     )
+    assert "<b>helps" not in html
+
+
+def test_the_report_in_json_has_the_claims(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
     (study_entry,) = json.loads(capsys.readouterr().out)["studies"]
     assert study_entry["findings"]["sentences"]["Claims"][0].startswith(
@@ -689,6 +686,11 @@ def test_every_form_of_the_report_has_the_claims(
         (x, y) for y in ("last", "best-id") for x in ("none", "SC")
     ]
     assert [row["verdict"] for row in named_rows].count(NOT_RUN) == 2
+
+
+def test_the_report_in_latex_and_csv_has_the_claims(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert _status(["report", str(store), "--format", "latex"]) == 0
     assert r"\label{tab:claims-alpha}" in capsys.readouterr().out
     assert _status(["report", str(store), "--format", "csv"]) == 0
@@ -696,9 +698,8 @@ def test_every_form_of_the_report_has_the_claims(
     assert _status(["report", str(store), "--format", "csv", "--out", str(tmp_path / "csv")]) == 0
     text = (tmp_path / "csv" / "claims-alpha.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert [row["shift"] for row in rows] == ["none", "SC"] * 2 and rows[0]["text"].startswith(
-        "GroupDRO"
-    )
+    assert [row["shift"] for row in rows] == ["none", "SC"] * 2
+    assert rows[0]["text"].startswith("GroupDRO")
 
 
 ODD: list[Any] = [
@@ -741,7 +742,8 @@ def test_a_claim_about_runs_that_doubt_themselves_says_so() -> None:
         row["metrics"]["doubts"] = ["irm: best-id took a step before the switch"]
     judgements = judged(ERM + irm, claim())
     table, (numbers,) = tabled(judgements), numbered(judgements)
-    assert judgements[0].verdict == HOLDS and table.rows[0][1] == f"{HOLDS} †"
+    assert judgements[0].verdict == HOLDS
+    assert table.rows[0][1] == f"{HOLDS} †"
     assert (
         "† Claim 1 under SC: irm on mlp, 1 of 3 runs: irm: best-id took a step before the switch."
         in table.notes

@@ -11,10 +11,11 @@ import altair
 import numpy as np
 import pytest
 
-from crosswind.evaluation.points import Point
-from crosswind.evaluation.pools import by_domain, comparisons, coverage, judge
+from crosswind.evaluation.points import Number, Point
+from crosswind.evaluation.pools import PoolJudgement, by_domain, comparisons, coverage, judge
 from crosswind.reports.charts import save
 from crosswind.reports.pools import estimate_figures as shown
+from crosswind.reports.tables import ReportTable
 
 
 def pool(
@@ -55,9 +56,12 @@ def test_a_figure_is_valid_and_can_be_drawn(shifts: int, tmp_path: Path) -> None
     assert altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
     drawn = save(figure, tmp_path, ("png", "svg"))
     assert [path.name for path in drawn] == ["pool-of-digits.png", "pool-of-digits.svg"]
-    assert drawn[0].read_bytes()[:4] == b"\x89PNG" and len(drawn[0].read_bytes()) > 10_000
+    assert drawn[0].read_bytes()[:4] == b"\x89PNG"
+    assert len(drawn[0].read_bytes()) > 10_000
     svg = drawn[1].read_text(encoding="utf-8")
-    assert "estimate" in svg and "NaN" not in svg and (svg.count(">t1<") == 1) == (shifts < 20)
+    assert "estimate" in svg
+    assert "NaN" not in svg
+    assert (svg.count(">t1<") == 1) == (shifts < 20)
     assert (figure.fit, figure.panels) == ("wrap", 2)
 
 
@@ -86,16 +90,13 @@ def test_numbers_in_the_chart_are_those_in_the_table() -> None:
         ):
             assert cell == (None if value is None else pytest.approx(value, abs=1e-6))
     mean = 100 * np.mean([abs(p.value - p.accuracy) for p in ESTIMATES["one"]])
-    assert (
-        f"one {mean:.1f}, other" in figure.description
-        and "6 networks on 4 test domains" in figure.description
-    )
+    assert f"one {mean:.1f}, other" in figure.description
+    assert "6 networks on 4 test domains" in figure.description
     # What is drawn as a vertical line is the interval, and only where there is one.
     line, rule, points = figure.spec["spec"]["layer"]
     assert (rule["encoding"]["y"]["field"], rule["encoding"]["y2"]["field"]) == ("l", "h")
-    assert rule["transform"] == [{"filter": "isValid(datum.l)"}] and line["transform"] == [
-        {"filter": "isValid(datum.d)"}
-    ]
+    assert rule["transform"] == [{"filter": "isValid(datum.l)"}]
+    assert line["transform"] == [{"filter": "isValid(datum.d)"}]
     assert (
         points["encoding"]["x"]["scale"]["domain"]
         == points["encoding"]["y"]["scale"]["domain"]
@@ -106,13 +107,10 @@ def test_numbers_in_the_chart_are_those_in_the_table() -> None:
 def test_a_large_pool_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "MOST_POINTS", 10)
     figure, table = shown.scatter("pool", {"one": pool(), "few": pool(networks=2)})
-    assert (
-        sum(row[0] == "one" for row in table.rows) == 8
-        and sum(row[0] == "few" for row in table.rows) == 8
-    )
-    assert (
-        "Of each 3 points of one one is drawn" in figure.caption and "of few" not in figure.caption
-    )
+    assert sum(row[0] == "one" for row in table.rows) == 8
+    assert sum(row[0] == "few" for row in table.rows) == 8
+    assert "Of each 3 points of one one is drawn" in figure.caption
+    assert "of few" not in figure.caption
 
 
 def test_what_is_no_estimate_is_refused() -> None:
@@ -122,10 +120,27 @@ def test_what_is_no_estimate_is_refused() -> None:
         shown.scatter("pool", {"one": []})
 
 
-def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() -> None:
-    judged = {
+@pytest.fixture(scope="module")
+def judged() -> dict[str, PoolJudgement]:
+    return {
         name: judge(points, estimates=True, resamples=200) for name, points in ESTIMATES.items()
     }
+
+
+def number_words(number: Number, digits: int) -> str:
+    return f"{number.value:.{digits}f} [{number.low:.{digits}f}, {number.high:.{digits}f}]"
+
+
+def all_forms(table: ReportTable) -> bool:
+    """Whether a table can be written in every form."""
+    return bool(
+        table.to_text() and table.to_latex() and table.to_csv() and json.dumps(table.to_json())
+    )
+
+
+def test_the_table_of_measures_has_the_numbers_of_the_judgement(
+    judged: dict[str, PoolJudgement],
+) -> None:
     table = shown.measure_table("b", "Table 2b", judged, ("test", "in-sample", "estimate"))
     labels = [
         f"{fit_measure}, {fitted_set}"
@@ -134,26 +149,29 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     ]
     assert table.columns == ("measure", "R2", *labels, "macro tau", "ID tau")
     judgement = judged["one"]
-    mae, macro = judgement.fits["test"].mae, judgement.macro_tau
-    assert table.rows[0][0] == "one" and [row[0] for row in table.rows] == ["one", "other"]
-    assert table.rows[0][3] == f"{mae.value:.2f} [{mae.low:.2f}, {mae.high:.2f}]"
+    assert table.rows[0][0] == "one"
+    assert [row[0] for row in table.rows] == ["one", "other"]
+    assert table.rows[0][3] == number_words(judgement.fits["test"].mae, 2)
     assert str(table.rows[0][7]).startswith(f"{judgement.fits['estimate'].mae.value:.2f} [")
-    assert table.rows[0][8] == f"{macro.value:.3f} [{macro.low:.3f}, {macro.high:.3f}]"
+    assert table.rows[0][8] == number_words(judgement.macro_tau, 3)
     notes = " ".join(table.notes)
-    assert (
-        "No micro tau: the networks have one training domain." in notes
-        and "No arch tau: the networks have one arch" in notes
-    )
+    assert "No micro tau: the networks have one training domain." in notes
+    assert "No arch tau: the networks have one arch" in notes
     notes_of_column = {note.split('"')[1]: note for note in table.notes if note.startswith('"')}
-    assert (
-        "nobody has of a new domain" in notes_of_column["in-sample"]
-        and "It uses none on o" in notes_of_column["test"]
-    )
+    assert "nobody has of a new domain" in notes_of_column["in-sample"]
+    assert "It uses none on o" in notes_of_column["test"]
+    assert all_forms(table)
 
+
+def test_tables_of_a_part_and_of_lines_have_the_shapes_of_the_paper(
+    judged: dict[str, PoolJudgement],
+) -> None:
+    judgement = judged["one"]
     tables_by_part = shown.part_table(
         "4", "Table 4", "training regime", {"plain": judged, "augmented": judged}
     )
-    assert tables_by_part.columns[:2] == ("training regime", "measure") and tables_by_part.keys == 2
+    assert tables_by_part.columns[:2] == ("training regime", "measure")
+    assert tables_by_part.keys == 2
     assert [row[:2] for row in tables_by_part.rows] == [
         (regime, name) for regime in ("plain", "augmented") for name in judged
     ]
@@ -161,7 +179,8 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     gap = shown.part_table(
         "8", "Table 8", "architecture", {"CNN": {"one": judgement}}, ("training",)
     )
-    assert gap.rows[0][2] is None and "R2: there is nothing to fit the line on." in gap.notes
+    assert gap.rows[0][2] is None
+    assert "R2: there is nothing to fit the line on." in gap.notes
     assert "networks trained on domains other than i and o" in gap.notes[0]
     lines = shown.line_table("l", "Lines", judged)
     assert [row[:3] for row in lines.rows[:3]] == [
@@ -169,35 +188,36 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
         ("one", "in-sample", "yes"),
         ("one", "estimate", "no"),
     ]
-    assert str(lines.rows[0][5]) == table.rows[0][3] and len(lines.rows) == 6
+    assert str(lines.rows[0][5]) == number_words(judgement.fits["test"].mae, 2)
+    assert len(lines.rows) == 6
+    assert all(map(all_forms, (tables_by_part, gap, lines)))
+
+
+def test_tables_across_domains_have_the_taus_of_the_judgement(
+    judged: dict[str, PoolJudgement],
+) -> None:
+    judgement = judged["one"]
     across = shown.across_table("7", "Table 7", judged)
-    assert (
-        str(across.rows[0][1]).startswith(f"{judgement.across_tau.value:.3f} [")
-        and across.rows[0][2] == 6
-    )
+    assert str(across.rows[0][1]).startswith(f"{judgement.across_tau.value:.3f} [")
+    assert across.rows[0][2] == 6
     parted = shown.across_table("7", "Table 7", judged, {"cnn": judged})
-    assert parted.columns[2] == "of cnn" and parted.rows[0][1] == parted.rows[0][2]
+    assert parted.columns[2] == "of cnn"
+    assert parted.rows[0][1] == parted.rows[0][2]
     taus = {
         name: {domain: tau.tau for domain, tau in by_domain(points).items()}
         for name, points in ESTIMATES.items()
     }
     domains = shown.domain_table("17", "Table 17", taus)
-    assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(
-        domains.rows[0][1]
-    ).startswith(f"{judgement.id_tau.value:.3f} [")
-    for printed_table in (table, tables_by_part, gap, lines, across, domains):
-        assert (
-            printed_table.to_text()
-            and printed_table.to_latex()
-            and printed_table.to_csv()
-            and json.dumps(printed_table.to_json())
-        )
+    assert domains.columns == ("measure", "S", "t1", "t2", "t3")
+    assert str(domains.rows[0][1]).startswith(f"{judgement.id_tau.value:.3f} [")
+    assert all(map(all_forms, (across, domains)))
 
 
 def test_arch_tau_is_a_column_where_it_is_defined() -> None:
     judged = {"one": judge(pool(networks=8, kinds=2), by_architecture=False, resamples=50)}
     table = shown.measure_table("b", "Table 2b", judged, ("architecture",))
-    assert table.columns[-1] == "arch tau" and judged["one"].arch_tau.value is not None
+    assert table.columns[-1] == "arch tau"
+    assert judged["one"].arch_tau.value is not None
     assert str(table.rows[0][-1]).startswith(f"{judged['one'].arch_tau.value:.3f} [")
 
 
@@ -232,18 +252,20 @@ def test_tables_of_comparisons_and_of_coverage() -> None:
     compared_measures = comparisons(base, other_measures)
     table = shown.comparison_table("c", "Compared", "one", compared_measures)
     mae = compared_measures["worse"].mae
-    assert mae is not None and mae.low is not None and mae.high is not None
+    assert mae is not None
+    assert mae.low is not None
+    assert mae.high is not None
     assert table.rows[0][:4] == (
         "worse",
         f"{mae.mean:+.2f} [{mae.low:+.2f}, {mae.high:+.2f}]",
         mae.p,
         compared_measures["worse"].mae_holm,
     )
-    assert table.rows[1][2:4] == (None, None) and "Differences to one" in table.notes[0]
+    assert table.rows[1][2:4] == (None, None)
+    assert "Differences to one" in table.notes[0]
     covered = coverage(base)
     cover = shown.coverage_table("v", "Coverage", {"one": covered})
-    assert len(cover.rows) == len(covered) and cover.rows[0][:6] == ("one", "all", "all", 12, 6, 6)
-    assert (
-        str(cover.rows[0][6]).startswith(f"{covered[0].share.value:.3f} [")
-        and cover.rows[0][7] == covered[0].width
-    )
+    assert len(cover.rows) == len(covered)
+    assert cover.rows[0][:6] == ("one", "all", "all", 12, 6, 6)
+    assert str(cover.rows[0][6]).startswith(f"{covered[0].share.value:.3f} [")
+    assert cover.rows[0][7] == covered[0].width

@@ -169,56 +169,70 @@ def again(
 STUDIES = [(0, 6, 0.02), (2, 5, 0.02), (13, 12, 0.01), (2, 16, 0.01), (32, 16, 0.015)]
 
 
+VERBS = {
+    ("cost", True): "costs",
+    ("cost", False): "gives",
+    ("effect", True): "loses",
+    ("effect", False): "wins",
+}
+
+
+def sentence_of(kind: str, significant: list[tuple[str, Again]]) -> str:
+    """The metrics of a method that are told, from the verb on and without a full stop."""
+    sentence = ""
+    for number, (words, comparison) in enumerate(significant):
+        verb = f"{VERBS[kind, comparison.mean < 0]} "
+        if verb in sentence:
+            verb = ""
+        unit = "points " if number == 0 else ""
+        preposition = "of" if words == "accuracy" else "in"
+        sizes = sorted((abs(comparison.low), abs(comparison.high)))
+        ends = ", ".join(end(value, comparison.near) for value in sizes)
+        if number > 0:
+            sentence += " and "
+        sentence += f"{verb}{abs(comparison.mean):.1f} {unit}{preposition} {words} [{ends}]"
+        if comparison.near:
+            sentence += ", less than 3"
+            if number + 1 < len(significant):
+                sentence += ","
+    return sentence
+
+
+def lines_of(expected: dict[tuple[str, str, str, str], Again]) -> dict[str, list[str]]:
+    """The expected lines of each section: costs, effects, about equal ones and open ones."""
+    lines: dict[str, list[str]] = {"cost": [], "effect": [], "near": [], "open": []}
+    for kind, shift, method in dict.fromkeys(key[:3] for key in expected):
+        of_method = [(words, expected[kind, shift, method, metric]) for metric, words in ORDER]
+        significant = [
+            (words, comparison) for words, comparison in of_method if comparison.p < 0.05
+        ]
+        if significant:
+            subject = shift if kind == "cost" else f"Under {shift} {method}"
+            lines[kind].append(f"{subject} {sentence_of(kind, significant)}.")
+    for (kind, shift, method, metric), comparison in expected.items():
+        if comparison.p < 0.05:
+            continue
+        ends = ", ".join(
+            end(value, comparison.near, "+") for value in (comparison.low, comparison.high)
+        )
+        if comparison.near:
+            lines["near"].append(f"{method} under {shift} [{ends}]")
+        else:
+            subject = f"{shift} for erm" if kind == "cost" else f"{method} under {shift}"
+            words = metric.replace("_", " ")
+            lines["open"].append(f"{subject}, {words}: {comparison.mean:+.1f} [{ends}]")
+    return lines
+
+
 @pytest.mark.parametrize(("seed", "n", "spread"), STUDIES)
 def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> None:
     values = scores(n, spread, seed)
     findings = found(rows(values))
-    assert findings is not None and "by Holm over 14 comparisons" in findings.intro
-    expected_lines: dict[str, list[str]] = {"cost": [], "effect": [], "near": [], "open": []}
+    assert findings is not None
+    assert "by Holm over 14 comparisons" in findings.intro
     expected = again(values)
     assert len(expected) == 14
-    for kind, shift, method in dict.fromkeys(key[:3] for key in expected):
-        metrics_of_method = [
-            (words, expected[kind, shift, method, metric]) for metric, words in ORDER
-        ]
-        significant = [(words, one) for words, one in metrics_of_method if one.p < 0.05]
-        sentence = ""
-        for number, (words, comparison) in enumerate(significant):
-            verb = {
-                ("cost", True): "costs",
-                ("cost", False): "gives",
-                ("effect", True): "loses",
-                ("effect", False): "wins",
-            }[kind, comparison.mean < 0]
-            sizes = sorted((abs(comparison.low), abs(comparison.high)))
-            verb = "" if f"{verb} " in sentence else f"{verb} "
-            points_of = (
-                f"{'points ' if not number else ''}{'of' if words == 'accuracy' else 'in'} {words}"
-            )
-            sentence += (
-                f"{' and ' if number else ''}{verb}{abs(comparison.mean):.1f} {points_of}"
-                f" [{', '.join(end(value, comparison.near) for value in sizes)}]"
-            )
-            sentence += (
-                f", less than 3{',' if number + 1 < len(significant) else ''}"
-                if comparison.near
-                else ""
-            )
-        if significant:
-            expected_lines[kind].append(
-                f"{shift} {sentence}." if kind == "cost" else f"Under {shift} {method} {sentence}."
-            )
-    for (kind, shift, method, metric), comparison in expected.items():
-        ends = ", ".join(
-            end(value, comparison.near, "+") for value in (comparison.low, comparison.high)
-        )
-        if comparison.near and comparison.p >= 0.05:
-            expected_lines["near"].append(f"{method} under {shift} [{ends}]")
-        elif comparison.p >= 0.05:
-            subject = f"{shift} for erm" if kind == "cost" else f"{method} under {shift}"
-            expected_lines["open"].append(
-                f"{subject}, {metric.replace('_', ' ')}: {comparison.mean:+.1f} [{ends}]"
-            )
+    expected_lines = lines_of(expected)
     sections = [lines for _, lines in findings.parts]
     headings = [heading for heading, _ in findings.parts]
     assert (
@@ -226,9 +240,8 @@ def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> Non
         == f"What each shift costs erm (right on {fmean(values['none', 'erm', 'accuracy']):.1%}"
         " without a shift)"
     )
-    assert sorted(sections[0]) == sorted(expected_lines["cost"]) and sorted(sections[1]) == sorted(
-        expected_lines["effect"]
-    )
+    assert sorted(sections[0]) == sorted(expected_lines["cost"])
+    assert sorted(sections[1]) == sorted(expected_lines["effect"])
     near_sections = {heading.split()[0]: lines for heading, lines in findings.parts[2:]}
     assert near_sections.get("About", []) == expected_lines["near"]
     assert sorted(
@@ -239,7 +252,8 @@ def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> Non
         for line in sections[0]
     ]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) >= 2, "the largest first"
-    assert len(findings.items) == 14 and all(
+    assert len(findings.items) == 14
+    assert all(
         math.isclose(
             one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric].p, rel_tol=1e-9
         )
@@ -256,14 +270,13 @@ def test_nothing_is_told_of_noise() -> None:
         for metric, value in zip(("accuracy", "worst_group"), pair, strict=True)
     }
     findings = found(rows(values))
-    assert findings is not None and [lines for _, lines in findings.parts[:2]] == [
+    assert findings is not None
+    assert [lines for _, lines in findings.parts[:2]] == [
         ["No cost could be told."],
         ["No difference could be told."],
     ]
-    assert (
-        not any(comparison.told for comparison in findings.items)
-        and "What could not be told (14 of 14)" in findings.to_text()
-    )
+    assert not any(comparison.told for comparison in findings.items)
+    assert "What could not be told (14 of 14)" in findings.to_text()
 
 
 # -- what is compared ------------------------------------------------------------------------------
@@ -275,11 +288,9 @@ def test_a_cost_needs_a_shift_without_parts_and_equal_test_rows() -> None:
         found(rows(values), {**SHIFTS, "none": {"type": "x"}}),
         found(rows(values), law="unseen"),
     ):
-        assert (
-            findings is not None
-            and {comparison.kind for comparison in findings.items} == {"effect"}
-            and "costs" not in sentences(findings)
-        )
+        assert findings is not None
+        assert {comparison.kind for comparison in findings.items} == {"effect"}
+        assert "costs" not in sentences(findings)
     assert found([]) is None
 
 
@@ -319,21 +330,18 @@ def test_doubts_and_guessing_are_told() -> None:
     )
     assert findings is not None
     text = sentences(findings)
-    assert "erm is then no better than guessing." in text and "† jtt" in text
-    assert (
-        re.search(r"Under SC jtt wins .* †$", text, re.M)
-        and "groupdro wins" in text
-        and "groupdro wins 0 †" not in text
-    )
+    assert "erm is then no better than guessing." in text
+    assert "† jtt" in text
+    assert re.search(r"Under SC jtt wins .* †$", text, re.M)
+    assert "groupdro wins" in text
+    assert "groupdro wins 0 †" not in text
 
 
 def test_one_seed_tells_nothing() -> None:
     findings = found(rows({key: values[:1] for key, values in scores().items()}))
-    assert (
-        findings is not None
-        and not any(comparison.told for comparison in findings.items)
-        and "1 seed" in findings.intro
-    )
+    assert findings is not None
+    assert not any(comparison.told for comparison in findings.items)
+    assert "1 seed" in findings.intro
 
 
 def test_a_terminal_shows_few_lines_of_80_columns() -> None:
@@ -346,23 +354,19 @@ def test_a_terminal_shows_few_lines_of_80_columns() -> None:
     findings = found(rows(many_scores))
     assert findings is not None
     lines = findings.to_text().splitlines()
-    assert max(map(len, lines)) <= 80 and any(
-        re.fullmatch(r"  and \d+ more on the page", line) for line in lines
-    )
+    assert max(map(len, lines)) <= 80
+    assert any(re.fullmatch(r"  and \d+ more on the page", line) for line in lines)
     assert all(
         len(section_lines) <= LISTED or any("more on the page" in line for line in lines)
         for _, section_lines in findings.parts
     )
     findings_json = findings.to_json()
-    assert len(findings_json["comparisons"]) == len(findings.items) and findings_json[
-        "sentences"
-    ].keys() == {heading for heading, _ in findings.parts}
+    assert len(findings_json["comparisons"]) == len(findings.items)
+    assert findings_json["sentences"].keys() == {heading for heading, _ in findings.parts}
     first_comparison = findings_json["comparisons"][0]
-    assert (
-        first_comparison["n"] == 6
-        and first_comparison["unit"] == "fraction"
-        and first_comparison["low"] < first_comparison["difference"] < first_comparison["high"]
-    )
+    assert first_comparison["n"] == 6
+    assert first_comparison["unit"] == "fraction"
+    assert first_comparison["low"] < first_comparison["difference"] < first_comparison["high"]
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.01, 0.05, 0.2])
@@ -372,12 +376,10 @@ def test_the_number_of_seeds_has_the_power(sd: float) -> None:
         return float(stats.nct.sf(t, n - 1, shift) + stats.nct.cdf(-t, n - 1, shift))
 
     n = seeds_to_tell(sd, 0.05)
-    assert (
-        n is not None
-        and n >= 2
-        and (n == 2 or power(n - 1) < 0.8)
-        and (shift_is_large(sd, n) or power(n) >= 0.8)
-    )
+    assert n is not None
+    assert n >= 2
+    assert n == 2 or power(n - 1) < 0.8
+    assert shift_is_large(sd, n) or power(n) >= 0.8
 
 
 def shift_is_large(sd: float, n: int) -> bool:

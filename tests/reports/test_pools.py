@@ -100,11 +100,16 @@ def record(rows: list[dict[str, Any]], resolved: dict[str, Any] = RESOLVED) -> S
 
 def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
     (pool,) = pools_of(record(results()).places, RESOLVED)
-    assert pool.missed == ["deep, erm, seed 1"] and len(pool.methods) == 11
-    assert list(pool.criteria.values()) == [0.99] * 12 and set(pool.missed) < pool.criteria.keys()
-    assert pool.architectures == {"cnn": 8, "nin": 3} and pool.apart and pool.direct == {"atc-mc"}
+    assert pool.missed == ["deep, erm, seed 1"]
+    assert len(pool.methods) == 11
+    assert list(pool.criteria.values()) == [0.99] * 12
+    assert set(pool.missed) < pool.criteria.keys()
+    assert pool.architectures == {"cnn": 8, "nin": 3}
+    assert pool.apart
+    assert pool.direct == {"atc-mc"}
     points = pool.values["ni-randaugment"]
-    assert len(points) == 11 * 4 and {point.training for point in points} == {"mnist"}
+    assert len(points) == 11 * 4
+    assert {point.training for point in points} == {"mnist"}
     assert {point.test for point in points} == {
         "mnist",
         "noise",
@@ -121,9 +126,8 @@ def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
     ), "places 1, 2 and 3"
     assert {pool.methods[name] for name in pool.methods} == {"erm", "flip-crop"}
     estimate = {(p.network, p.test): p for p in pool.values["atc-mc"]}["small, erm, seed 0", "usps"]
-    assert estimate.low == pytest.approx(estimate.value - 0.1) and estimate.high == pytest.approx(
-        estimate.value + 0.1
-    )
+    assert estimate.low == pytest.approx(estimate.value - 0.1)
+    assert estimate.high == pytest.approx(estimate.value + 0.1)
     shown = pool.shown()
     assert len(shown["atc-mc"]) == 44 and len(shown["ni-randaugment"]) == 33, (
         "no line tells the domain of training"
@@ -147,14 +151,16 @@ def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
     (pool,) = pools_of(record(rows, resolved).places, resolved)
     pairs = {(p.training, p.test) for p in pool.values["ni-randaugment"]}
     names = ("mnist under none", "mnist under dark")
-    assert pairs == {(a, b) for a in names for b in (*names, "usps")} and len(pool.methods) == 24
+    assert pairs == {(a, b) for a in names for b in (*names, "usps")}
+    assert len(pool.methods) == 24
     assert (
         "on 3 shifted test domains and in domain. A training domain is shifted"
         in record(rows, resolved).pools[0].intro()[0]
     )
     tables = record(rows, resolved).pools[0].tables
     (measures,) = tables["all"]
-    assert "1 - SSE/SST, training" in measures.columns and "micro tau" in measures.columns
+    assert "1 - SSE/SST, training" in measures.columns
+    assert "micro tau" in measures.columns
 
 
 def test_over_draws_of_one_domain_no_claim_is_judged() -> None:
@@ -165,22 +171,23 @@ def test_over_draws_of_one_domain_no_claim_is_judged() -> None:
     }
     resolved = {**RESOLVED, "sets": {"test": SETS["test"], **sets}}
     (judged_pool,) = record(results(resolved), resolved).pools
-    assert (
-        judged_pool.pool.again == ["ten", "many"]
-        and judged_pool.decisions == []
-        and judged_pool.tables["claims"] == []
-    )
+    assert judged_pool.pool.again == ["ten", "many"]
+    assert judged_pool.decisions == []
+    assert judged_pool.tables["claims"] == []
     assert any("The sets ten, many are draws of one domain" in text for text in judged_pool.intro())
-    assert record(results()).pools[0].pool.again == [] and record(results()).pools[0].decisions
+    assert record(results()).pools[0].pool.again == []
+    assert record(results()).pools[0].decisions
 
 
 def test_few_networks_are_no_pool_and_one_is_judged_over_domains() -> None:
     small_study = {**RESOLVED, "models": {"small": {"model": "cnn"}}, "methods": {"erm": {}}}
     study = record(results(small_study, seeds=1), small_study)
     (judged_pool,) = study.pools
-    assert not judged_pool.pool.judged and list(judged_pool.tables) == ["one network"]
+    assert not judged_pool.pool.judged
+    assert list(judged_pool.tables) == ["one network"]
     (table,) = judged_pool.tables["one network"]
-    assert table.rows[0][0] == "ni-randaugment" and table.rows[0][1:] == ("1.000", 1)
+    assert table.rows[0][0] == "ni-randaugment"
+    assert table.rows[0][1:] == ("1.000", 1)
     assert "no interval from 1 networks." in table.notes
     two_domains = {**small_study, "sets": {name: SETS[name] for name in ("test", "noise")}}
     assert record(results(two_domains), two_domains).pools == []
@@ -188,9 +195,12 @@ def test_few_networks_are_no_pool_and_one_is_judged_over_domains() -> None:
     assert record(results(none), none).pools == []
 
 
-def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
-    study = record(results())
-    (judged_pool,) = study.pools
+@pytest.fixture(scope="module")
+def study() -> StudyRecord:
+    return record(results())
+
+
+def test_the_page_begins_with_the_pool_and_who_was_left_out(study: StudyRecord) -> None:
     section = pools(study)
     assert [group.title for group in section.groups] == [
         "the pool",
@@ -210,11 +220,14 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         "1 of 12 took all their steps without it, and are in none of these numbers: deep, erm,"
         " seed 1."
     )
-    assert (
-        "ni-erase +0.24" in first.intro[2]
-        and "fails above 0.1" in first.intro[2]
-        and "ne-" not in first.intro[2]
-    )
+    assert "ni-erase +0.24" in first.intro[2]
+    assert "fails above 0.1" in first.intro[2]
+    assert "ne-" not in first.intro[2]
+
+
+def test_the_page_has_the_claims_and_the_numbers_of_direct_estimators(study: StudyRecord) -> None:
+    (judged_pool,) = study.pools
+    first = pools(study).groups[0]
     claims, measures = first.tables
     tested = [(row[0], row[1], row[2]) for row in claims.rows]
     assert [row[0] for row in tested] == [
@@ -226,12 +239,18 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         3,
         4,
     ], "two neighbourhoods in the paper's form, one ATC"
-    assert tested[0][1] == "holds" and "ni-randaugment less that of atc-mc" in tested[0][2]
+    assert tested[0][1] == "holds"
+    assert "ni-randaugment less that of atc-mc" in tested[0][2]
     (words,) = first.lists
     assert [sentence.split(",")[0] for sentence in words[1]] == [f"Claim {i}" for i in (1, 2, 3, 4)]
     direct = judge(judged_pool.pool.values["atc-mc"], estimates=True)
     row = next(row for row in measures.rows if row[0] == "atc-mc")
     assert str(row[1]).startswith(f"{direct.fits['test'].r2.value:.3f} [")
+
+
+def test_the_page_has_a_table_for_each_part_of_the_pool(study: StudyRecord) -> None:
+    (judged_pool,) = study.pools
+    section = pools(study)
     tables = {table.name: table for group in section.groups for table in group.tables}
     lines = tables["pool-mnist-lines"]
     uses = {row[1]: row[2] for row in lines.rows}
@@ -265,7 +284,11 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         ), name
     (form,) = (table for name, table in tables.items() if "forms" in name)
     assert [row[0] for row in form.rows] == ["ne-randaugment"]
-    assert "pool-mnist-less-atc-mc" in tables and len(tables) == 10
+    assert "pool-mnist-less-atc-mc" in tables
+    assert len(tables) == 10
+
+
+def test_the_page_and_the_tables_of_numbers_have_the_pool_once(study: StudyRecord) -> None:
     assert not estimates(study).groups, "one figure for all networks, not one for each"
     page = study_page([study], "store")
     for text in (
@@ -276,13 +299,10 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     ):
         assert text in page
     tested, numbers = study.number_tables(every=True)[-2:]
-    assert tested.name == "pool-mnist-claims" and [
-        number_table.name for number_table in study.number_tables(every=False)
-    ] == ["numbers"]
-    assert (
-        numbers.name == "pool-mnist-numbers"
-        and len(numbers.rows) == 3 * (3 * (5 + 4 * 5) + 5 + 4 * 6) + 12 * 4 * 3
-    )
+    assert tested.name == "pool-mnist-claims"
+    assert [number_table.name for number_table in study.number_tables(every=False)] == ["numbers"]
+    assert numbers.name == "pool-mnist-numbers"
+    assert len(numbers.rows) == 3 * (3 * (5 + 4 * 5) + 5 + 4 * 6) + 12 * 4 * 3
     assert json.dumps([table.to_json() for table in study.text_tables()])
 
 
@@ -296,9 +316,8 @@ def test_networks_that_all_reached_it_are_said_so_and_without_a_criterion_nothin
         ],
         free,
     )
-    assert len(free_record.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(
-        free_record.pools[0].intro()
-    )
+    assert len(free_record.pools[0].pool.methods) == 12
+    assert "Training stopped" not in " ".join(free_record.pools[0].intro())
 
 
 def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
@@ -323,5 +342,6 @@ def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
             if row["method"] == "flip-crop":
                 del row["metrics"]["fitted"]
         intro = record(rows, free).pools[0].intro()[1]
-        assert words in intro and intro.endswith("The other 6 networks had no such criterion.")
+        assert words in intro
+        assert intro.endswith("The other 6 networks had no such criterion.")
         assert intro.startswith("Training stopped when 99% of the training rows")

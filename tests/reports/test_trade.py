@@ -101,18 +101,23 @@ def labelled(out: Path) -> list[tuple[dict[str, Any], str]]:
         return [(dict(run["labels"]), str(run["key"])) for run in store.runs("trade")]
 
 
-def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: StudyRecord) -> None:
-    pairs_by_run: dict[tuple[str, str], list[tuple[float, float]]] = {}
+def pairs_of_runs(out: Path) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """By shift and method the accuracies of its runs on noisy rows of the classes that training
+    shows in noise, and of the others."""
+    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with Store.open(out) as store:
         for labels, key in labelled(out):
             predictions = run_predictions(store, key)["best-id"]["test"]
-            right, noisy, shown = (
-                predictions.answer == predictions.label,
-                predictions.group % 2 == 1,
-                np.isin(predictions.label, range(3, 7)),
-            )
+            right = predictions.answer == predictions.label
+            noisy = predictions.group % 2 == 1
+            shown = np.isin(predictions.label, range(3, 7))
             pair = (float(right[noisy & shown].mean()), float(right[noisy & ~shown].mean()))
-            pairs_by_run.setdefault((labels["shift"], labels["method"]), []).append(pair)
+            pairs.setdefault((labels["shift"], labels["method"]), []).append(pair)
+    return pairs
+
+
+def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: StudyRecord) -> None:
+    pairs_by_run = pairs_of_runs(out)
     answers = record.behind.answers
     noisy_answers, other_answers = (
         [answer for answer in answers if (answer.shift == "N") == is_noisy]
@@ -124,7 +129,8 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
     assert rates == {"slow": 0.001, "fast": 0.02}
     ((figure, table),) = row_figures.trade(noisy_answers, other_answers, "start", rates)
     rows = figure.spec["datasets"]["rows"]
-    assert len(rows) == len(pairs_by_run) == 7 and {row["g"] for row in rows} == {
+    assert len(rows) == len(pairs_by_run) == 7
+    assert {row["g"] for row in rows} == {
         "before fine-tuning",
         "N (some classes)",
         "noise-all (every class)",
@@ -134,11 +140,9 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
         seen_accuracies, unseen_accuracies = zip(*pairs_by_run[row["s"], row["m"]], strict=True)
         for key, values in (("y", seen_accuracies), ("x", unseen_accuracies)):
             interval = summary(values)
-            assert (
-                row[key] == pytest.approx(interval.mean, abs=1e-4)
-                and interval.low is not None
-                and interval.high is not None
-            )
+            assert row[key] == pytest.approx(interval.mean, abs=1e-4)
+            assert interval.low is not None
+            assert interval.high is not None
             assert (row[f"{key}0"], row[f"{key}1"]) == (
                 pytest.approx(max(0, interval.low), abs=1e-4),
                 pytest.approx(min(1, interval.high), abs=1e-4),
@@ -147,11 +151,13 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
     assert [(row[0], row[3], row[5]) for row in table.rows] == [
         (row["m"], row["y"], row["x"]) for row in rows
     ]
+
+
+def test_the_page_has_one_figure_of_the_trade(record: StudyRecord) -> None:
     page = study_page([record], "store")
     drawn = json.loads(page.split('id="figures">')[1].split("</script>")[0])["figures"]
-    assert (
-        sum(name.startswith("trade-") for name in drawn) == 1
-    )  # no pair is kept apart under the other shifts
+    # No pair is kept apart under the other shifts.
+    assert sum(name.startswith("trade-") for name in drawn) == 1
 
 
 def test_methods_that_differ_in_more_than_the_rate_are_not_joined(record: StudyRecord) -> None:
@@ -200,6 +206,12 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(
             steps = list(curve.accuracy)
             chosen = [steps[position] for position in best[curve.shift, curve.method]]
             assert {step: chosen.count(step) for step in set(chosen)} == curve.chosen["best-id"]
+
+
+def test_sets_of_seen_and_unseen_rows_come_apart_and_have_curves_on_the_page(
+    record: StudyRecord,
+) -> None:
+    curves = record.behind.curves
     # The two sets are of other rows than each other: where noise tells the classes, they come
     # apart.
     apart = {
@@ -230,4 +242,5 @@ def test_of_many_lines_every_set_has_a_panel(
     assert panels == {
         f"{shift}: {name}" for shift in STUDY["shifts"] for name in ("validation", "seen", "unseen")
     }
-    assert figure.panels == 9 and {row[0] for row in table.rows} == {"N", "noise-all", "none"}
+    assert figure.panels == 9
+    assert {row[0] for row in table.rows} == {"N", "noise-all", "none"}

@@ -96,7 +96,8 @@ def test_an_interval_says_what_the_verdict_beside_it_says(
     resolved = about(multiplicity)
     place_results = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
     findings = find(place_results, resolved, [], [])
-    assert findings is not None and len(findings.items) == 2 * (2 + 15)
+    assert findings is not None
+    assert len(findings.items) == 2 * (2 + 15)
     for finding in findings.items:
         finding_json = json.loads(json.dumps(finding.to_json()))
         assert (finding_json["low"] > 0 or finding_json["high"] < 0) == finding_json["told"]
@@ -134,7 +135,8 @@ def assert_stars(table: ReportTable, verdicts: dict[tuple[str, str], Finding]) -
     ), "one in the note"
     for row in table.rows:
         for shift, cell in zip(table.columns[1:], row[1:], strict=True):
-            assert isinstance(cell, ScoreCell) and cell.half_width is not None
+            assert isinstance(cell, ScoreCell)
+            assert cell.half_width is not None
             verdict = verdicts[str(row[0]), shift].told
             assert (
                 cell.to_json()["excludes_zero"]
@@ -174,12 +176,12 @@ def test_a_small_difference_is_told_as_worse_and_small_and_not_as_about_equal() 
         for one in findings.items
         if (one.method, one.shift, one.metric) == ("jtt", "UDS", "accuracy")
     )
-    assert finding.told and finding.about_equal
+    assert finding.told
+    assert finding.about_equal
     lines = [line for _, lines_of_part in findings.parts for line in lines_of_part]
     (line,) = (line for line in lines if line.startswith("Under UDS jtt"))
-    assert "], less than 3" in line and not any(
-        line.startswith("jtt under UDS [") for line in lines
-    )
+    assert "], less than 3" in line
+    assert not any(line.startswith("jtt under UDS [") for line in lines)
     assert any(line.startswith("coral under UDS [") for line in lines)
     assert "About as accurate as erm: less than 3 points apart, p < 0.05 by Holm over 15\n" in text
 
@@ -207,7 +209,8 @@ def test_of_ten_methods_at_the_margin_few_studies_call_any_about_as_accurate(
             finding.adjusted_equal is not None and finding.at_level(0.9).high < MARGIN
             for finding in findings
         )  # type: ignore[operator]
-    assert wrong / studies < 0.05 + 2.6 * (0.05 * 0.95 / studies) ** 0.5 and alone / studies > 0.2
+    assert wrong / studies < 0.05 + 2.6 * (0.05 * 0.95 / studies) ** 0.5
+    assert alone / studies > 0.2
 
 
 def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None:
@@ -218,7 +221,9 @@ def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None
         assert findings is not None
         for finding in findings.items:
             seeds = finding.to_json()["seeds_to_tell"]
-            assert seeds is not None and seeds[0] is not None and seeds[0] < (seeds[1] or 10_000)
+            assert seeds is not None
+            assert seeds[0] is not None
+            assert seeds[0] < (seeds[1] or 10_000)
             if not finding.told and finding.kind == "effect" and not finding.about_equal:
                 seeds_line = next(
                     line
@@ -227,7 +232,8 @@ def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None
                     ).splitlines()
                     if "would tell" in line
                 )
-                assert " to " in seeds_line and "seeds would tell 5 points" in seeds_line
+                assert " to " in seeds_line
+                assert "seeds would tell 5 points" in seeds_line
     alone, together = (
         [item.seeds for item in judged(place_results, about(adjustment))]
         for adjustment in ("none", "holm")
@@ -248,13 +254,12 @@ def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() ->
             rows_of_runs.append({**NAMES, "shift": "SC", "method": method, **scored})
     place_results = arrange(rows_of_runs).shown(["last"])
     findings = find(place_results, about(), [], [])
-    assert findings is not None and findings.items[0].interval is None
+    assert findings is not None
+    assert findings.items[0].interval is None
     assert "irm under SC, accuracy: +5.0, the same at every seed." in findings.to_text()
     figure = figures.change_map(place_results[0])
-    assert (
-        figure is not None
-        and figure.spec["datasets"]["rows"][0]["i"] == "the same at every seed, no interval"
-    )
+    assert figure is not None
+    assert figure.spec["datasets"]["rows"][0]["i"] == "the same at every seed, no interval"
     claim = dict.fromkeys(("data", "shift", "size", "model", "rule", "wins_back", "margin"))
     claim |= {
         "text": "it helps",
@@ -265,10 +270,8 @@ def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() ->
     }
     judgements = judge(arrange(rows_of_runs), about(claims=[claim]))
     table = claim_table("s", judgements)
-    assert (
-        table is not None
-        and dict(zip(table.columns, table.rows[0], strict=True))["95% interval"] is None
-    )
+    assert table is not None
+    assert dict(zip(table.columns, table.rows[0], strict=True))["95% interval"] is None
     assert judgements[0].verdict == CANNOT_TELL
 
 
@@ -279,6 +282,18 @@ CLAIMED = [
     (4, 3, 2, "holm"),
     (5, 4, 3, "none"),
 ]
+
+
+def verdict_of(low: float, high: float, margin: float | None) -> str:
+    """The verdict of an interval: beside 0, or inside or outside a margin."""
+    if margin is None:
+        is_held, is_opposite = low > 0, high < 0
+    else:
+        is_held = -margin < low and high < margin
+        is_opposite = low > margin or high < -margin
+    if is_held:
+        return HOLDS
+    return OPPOSITE if is_opposite else CANNOT_TELL
 
 
 @pytest.mark.parametrize(("seed", "n", "splits", "multiplicity"), CLAIMED)
@@ -304,16 +319,14 @@ def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multipli
     assert len(judgements) == 5 * (3 + 3 + 1)
     for judgement in judgements:
         difference = judgement.difference
-        assert difference is not None and difference.low is not None and difference.high is not None
-        if judgement.margin is None:
-            says = HOLDS if difference.low > 0 else OPPOSITE if difference.high < 0 else CANNOT_TELL
-        else:
-            inside = -judgement.margin < difference.low and difference.high < judgement.margin
-            outside = difference.low > judgement.margin or difference.high < -judgement.margin
-            says = HOLDS if inside else OPPOSITE if outside else CANNOT_TELL
+        assert difference is not None
+        assert difference.low is not None
+        assert difference.high is not None
+        says = verdict_of(difference.low, difference.high, judgement.margin)
         assert judgement.verdict == says
     table, numbers = claim_table("s", judgements), claim_number_table("s", judgements)
-    assert table is not None and numbers is not None
+    assert table is not None
+    assert numbers is not None
     for row in (dict(zip(numbers.columns, row, strict=True)) for row in numbers.rows):
         low, high, margin = (row[name] for name in ("diff_low", "diff_high", "margin"))
         if margin is None:
@@ -321,7 +334,8 @@ def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multipli
     all_findings = find(
         arrange(rows(np.random.default_rng(1), 3)).shown(["last"]), about(), judgements, []
     )
-    assert all_findings is not None and len(dict(all_findings.parts)["Claims"]) == len(judgements)
+    assert all_findings is not None
+    assert len(dict(all_findings.parts)["Claims"]) == len(judgements)
     assert (
         f"Claims are a family of their own: p{', each alone' if multiplicity == 'none' else ' by '}"
         in all_findings.intro
@@ -348,11 +362,9 @@ def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
     table, figure = change_table(views[0]), family_map(views[0])
     for row in table.rows:
         for cell in row[2:]:
-            assert (
-                isinstance(cell, ScoreCell)
-                and cell.half_width is not None
-                and ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
-            )
+            assert isinstance(cell, ScoreCell)
+            assert cell.half_width is not None
+            assert ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
     assert figure is not None
     for figure_row in figure.spec["datasets"]["rows"]:
         low, high = figure_row["i"].split(" to ")

@@ -83,39 +83,40 @@ def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(
 ) -> None:
     priced = {**GPT, "input_price": 2.5, "output_price": 10.0}
     plan = make_plan(study_from({**STUDY, "models": {"gpt": priced}}))
-    assert len(plan.runs) == 6 and len({job.key for job in plan.jobs if job.kind == "predict"}) == 1
+    assert len(plan.runs) == 6
+    assert len({job.key for job in plan.jobs if job.kind == "predict"}) == 1
     before = foreseen(plan)["gpt"]
-    assert not server.asked and server.lists == 0
+    assert not server.asked
+    assert server.lists == 0
     study_results = cw.run_study({**STUDY, "models": {"gpt": priced}}, tmp_path / "out")
     with Store.open(tmp_path / "out") as store:
         predictions = run_predictions(store, next(row["key"] for row in store.results("asked")))[
             GIVEN
         ]["test"]
-    assert (
-        len(server.asked) == before["requests"] == len(predictions) > 20 and before["answered"] == 0
-    )
+    assert len(server.asked) == before["requests"] == len(predictions) > 20
+    assert before["answered"] == 0
     tokens = len(predictions) * (
         20 + -(-len("Which digit is it, 0, 1, 2, 3, 4, 5, 6, 7, 8, or 9?") // 4)
     )
     assert (before["input_tokens"], before["output_tokens"]) == (
         tokens,
         5 * len(predictions),
-    ) and not before["measured"]
+    )
+    assert not before["measured"]
     assert before["price"] == pytest.approx((2.5 * tokens + 10 * 5 * len(predictions)) / 1e6)
     accuracies = {row["metrics"]["accuracy"] for row in study_results.rows if row["set"] == "test"}
-    assert (predictions.answer == 3).all() and accuracies == {
-        float((predictions.label == 3).mean())
-    }
+    assert (predictions.answer == 3).all()
+    assert accuracies == {float((predictions.label == 3).mean())}
     after = foreseen(make_plan(study_from(STUDY)))["gpt"]
-    assert (
-        after["answered"] == after["requests"] == before["requests"]
-        and after["input_tokens"] == 0
-        and after["measured"]
-    )
+    assert after["answered"] == after["requests"] == before["requests"]
+    assert after["input_tokens"] == 0
+    assert after["measured"]
     again = foreseen(
         make_plan(study_from({**STUDY, "models": {"gpt": {**GPT, "temperature": 0.0}}}))
     )["gpt"]
-    assert again["answered"] == 0 and not again["measured"] and again["price"] is None
+    assert again["answered"] == 0
+    assert not again["measured"]
+    assert again["price"] is None
     cw.run_study(
         {**STUDY, "models": {"gpt": {**GPT, "parallel": 2, "timeout": 9.0}}}, tmp_path / "elsewhere"
     )
@@ -187,11 +188,9 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert (
-        n_answers == first
-        and server.answered.total() == first
-        and len(server.asked) == first + parallel
-    )
+    assert n_answers == first
+    assert server.answered.total() == first
+    assert len(server.asked) == first + parallel
     answered = set(server.answered)
     time.sleep(0.2)
     server.hold_from = None
@@ -209,7 +208,8 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
         predictions = run_predictions(store, next(row["key"] for row in store.results("asked")))[
             GIVEN
         ]["test"]
-    assert len(predictions) == len(counts) and (predictions.answer == 3).all()
+    assert len(predictions) == len(counts)
+    assert (predictions.answer == 3).all()
 
 
 def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServer) -> None:
@@ -240,11 +240,11 @@ def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServe
     with Store.open(tmp_path / "out") as store:
         texts.append(repr([store.run(key["key"]) for key in store.results("asked")]).encode())
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) > 10 and any(path.name == "answers.jsonl" for path in files)
+    assert len(files) > 10
+    assert any(path.name == "answers.jsonl" for path in files)
     texts += [path.read_bytes() for path in files]
-    assert any(b"[key] is no digit" in text for text in texts) and any(
-        b"Incorrect API key provided: [key]" in text for text in texts
-    )
+    assert any(b"[key] is no digit" in text for text in texts)
+    assert any(b"Incorrect API key provided: [key]" in text for text in texts)
     assert any(b"Request options" in text for text in texts), "the client wrote its log"
     for form_of in (SECRET.encode(), SECRET.encode("utf-16-le")):
         assert not [text[:200] for text in texts if form_of in text]
@@ -261,19 +261,19 @@ def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: 
             if job.kind == "predict"
         }
     (reason,) = reasons
-    assert study_results.summary.failed and 9 <= before <= 10
-    assert (
-        reason.startswith(f"{before} of ")
-        and "the limit of 420 tokens is reached" in reason
-        and "--retry-failed" in reason
-    )
+    assert study_results.summary.failed
+    assert 9 <= before <= 10
+    assert reason.startswith(f"{before} of ")
+    assert "the limit of 420 tokens is reached" in reason
+    assert "--retry-failed" in reason
     again = cw.run_study(
         {**STUDY, "models": {"gpt": {**GPT, "most_tokens": 10**6}}},
         tmp_path / "out",
         retry_failed=True,
     )
     messages_asked = [json.dumps(body["messages"]) for body in server.asked]
-    assert not again.summary.failed and len(messages_asked) == len(set(messages_asked)) > before
+    assert not again.summary.failed
+    assert len(messages_asked) == len(set(messages_asked)) > before
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -304,9 +304,9 @@ def test_what_is_missing_is_said_before_anything_is_written(
     assert "OPENAI_BASE_URL: 127.0.0.1:9 cannot be reached" in refused(words, capsys)
     monkeypatch.setattr(form, "find_spec", lambda name: None)
     assert "pip install 'crosswind[chat]'" in refused(words, capsys)
-    assert (
-        not (tmp_path / "out").exists() and not (tmp_path / "answers").exists() and not server.asked
-    )
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "answers").exists()
+    assert not server.asked
 
 
 def test_plan_tells_requests_and_price(
@@ -326,7 +326,8 @@ def test_plan_tells_requests_and_price(
     )
     assert _status(["plan", study, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["asked"]["gpt"]["requests"] == number
-    assert not server.asked and not (tmp_path / "answers").exists()
+    assert not server.asked
+    assert not (tmp_path / "answers").exists()
 
 
 def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(
@@ -352,10 +353,8 @@ def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(
     with Store.open(out) as store:
         row = next(iter(store.results("asked")))
         predictions = run_predictions(store, row["key"])[GIVEN]["test"]
-    assert (
-        sorted(predictions.answer.tolist())[:3] == [-1, -1, 3]
-        and len(row["metrics"]["doubts"]) == 2
-    )
+    assert sorted(predictions.answer.tolist())[:3] == [-1, -1, 3]
+    assert len(row["metrics"]["doubts"]) == 2
     assert _status(["run", study, "--out", out, "--workers", "1", "--retry-failed"]) == 0
     assert _status(["run", study, "--out", str(tmp_path / "again"), "--workers", "1"]) == 0
     assert len(server.asked) == requests

@@ -150,9 +150,8 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
     witness.look()
     assert len(witness.seen) == 14
     assert outcome(out) == undisturbed
-    assert (
-        os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
-    )
+    assert os.listdir(out / "artifacts" / ".partial") == []
+    assert os.listdir(out / "checkpoints") == []
     print(kills, dict(starts(log_file)))
 
 
@@ -223,9 +222,8 @@ sys.exit(toys.main(sys.argv[1:4]))
         assert {run["attempts"] for run in store.runs("toys")} == {1}
     witness.look()
     assert outcome(out) == undisturbed
-    assert (
-        os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
-    )
+    assert os.listdir(out / "artifacts" / ".partial") == []
+    assert os.listdir(out / "checkpoints") == []
     left = set(os.listdir(out)) - {"artifacts", "checkpoints", "store.sqlite"}
     assert bool(left) == (moment == "the tables are half made"), left  # these go after an hour
 

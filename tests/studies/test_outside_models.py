@@ -140,10 +140,8 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
     # The test set once for two shifts and two seeds; validation sets are other rows under each.
     tests = len(predictions_by_method["function"])
     full_batches = [tests] if tests <= 256 else [256] * (tests // 256) + [tests % 256]
-    assert (
-        all(batch_sizes.count(block) >= 1 for block in full_batches)
-        and batch_sizes.count(256) == tests // 256
-    )
+    assert all(batch_sizes.count(block) >= 1 for block in full_batches)
+    assert batch_sizes.count(256) == tests // 256
     accuracies: dict[str, set[float]] = {}
     for row in rows:
         accuracies.setdefault(row["method"], set()).add(row["metrics"]["accuracy"])
@@ -161,7 +159,9 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
         float((pixels.reshape(len(positions), -1).mean(1).astype(int) % 10 == label).mean())
     }
     nll = {row["method"]: row["metrics"]["nll"] for row in rows}
-    assert nll["table"] is None and nll["function"] is None and nll["net"] > 0
+    assert nll["table"] is None
+    assert nll["function"] is None
+    assert nll["net"] > 0
     page = Path(tmp_path / "page.html")
     from crosswind.cli.main import _status
 
@@ -171,13 +171,13 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
 
 def test_without_a_trained_model_nothing_is_trained(tmp_path: Path, theirs: dict[str, Any]) -> None:
     plan = planned({"table": theirs["table"]})
-    assert {job.kind for job in plan.jobs} == {"predict", "score"} and len(plan.runs) == 4
+    assert {job.kind for job in plan.jobs} == {"predict", "score"}
+    assert len(plan.runs) == 4
     study_results = cw.run_study(
         {**STUDY, "models": {"table": theirs["table"]}, "seeds": 1}, tmp_path / "out"
     )
-    assert study_results.summary.finished == 2 and {row["model"] for row in study_results.rows} == {
-        "table"
-    }
+    assert study_results.summary.finished == 2
+    assert {row["model"] for row in study_results.rows} == {"table"}
 
 
 def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
@@ -198,8 +198,10 @@ def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
         {**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out"
     )
     metrics = [row["metrics"] for row in study_results.rows if row["set"] == "test"]
-    assert len(metrics) == 3 and metrics[0]["nll"] > 0
-    assert metrics[1] == metrics[2] and metrics[0]["nll"] == pytest.approx(metrics[1]["nll"])
+    assert len(metrics) == 3
+    assert metrics[0]["nll"] > 0
+    assert metrics[1] == metrics[2]
+    assert metrics[0]["nll"] == pytest.approx(metrics[1]["nll"])
 
 
 @pytest.mark.parametrize("name", ["logits", "names"])
@@ -219,7 +221,8 @@ def test_a_function_may_give_logits_or_names(
     first_metrics, two = (
         row["metrics"] for row in cw.run_study(study, tmp_path / "out").rows if row["set"] == "test"
     )
-    assert first_metrics["accuracy"] == two["accuracy"] and first_metrics["groups"] == two["groups"]
+    assert first_metrics["accuracy"] == two["accuracy"]
+    assert first_metrics["groups"] == two["groups"]
 
 
 def test_keys_know_what_is_in_the_files_and_not_where_they_lie(
@@ -308,7 +311,8 @@ def test_bad_files_end_in_one_sentence(name: str, tmp_path: Path, theirs: dict[s
         tmp_path / "out",
     )
     (row,) = study_results.rows
-    assert row["status"] == "failed" and "\n" not in row["reason"]
+    assert row["status"] == "failed"
+    assert "\n" not in row["reason"]
     with Store.open(tmp_path / "out") as store:
         reasons = {store.run(need)["reason"] for need in store.run(row["key"])["needs"]}
     assert any(sentence in str(reason) for reason in reasons), reasons
@@ -385,7 +389,8 @@ def test_a_set_that_is_added_is_predicted_by_what_was_trained(keep: str, tmp_pat
     }
     after = cw.run_study({**study, "sets": sets}, tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in folders} == changed or keep == "none"
-    assert (after.summary.executed == 2) and {row["set"] for row in after.rows} == set(sets)
+    assert after.summary.executed == 2
+    assert {row["set"] for row in after.rows} == set(sets)
 
     def told(rows: list[dict[str, Any]], names: set[str]) -> list[Any]:
         return [
@@ -414,13 +419,13 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
         titles = [table.title for table in study_results.tables]
     finally:
         metrics.METRICS.pop("share_of_zero")
-    assert study_results.summary.executed == 1 and all(
-        0 <= row["metrics"]["share_of_zero"] <= 1 for row in study_results.rows
-    )
+    assert study_results.summary.executed == 1
+    assert all(0 <= row["metrics"]["share_of_zero"] <= 1 for row in study_results.rows)
     assert any("Share of zero on test" in title for title in titles), (
         "it has a table of its own, and nobody told the report"
     )
     with Store.open(tmp_path / "out") as store:
         assert store.counts()["total"] == 2, "the old score and the new one, of one fit"
     folders = sorted((tmp_path / "out" / "artifacts").rglob("predictions.npz"))
-    assert len(folders) == 2 and all(read_predictions(path) for path in folders)
+    assert len(folders) == 2
+    assert all(read_predictions(path) for path in folders)

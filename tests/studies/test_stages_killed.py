@@ -82,9 +82,8 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
     bases = [key for key, job in fits.items() if job.labels.get("role") == "base"]
     # One of bpa and ubnet, and one of jtt, which stops by another rule; of six points that start
     # from them.
-    assert len(bases) == 2 and sorted(
-        sum(key in job.needs for job in fits.values()) for key in bases
-    ) == [2, 4]
+    assert len(bases) == 2
+    assert sorted(sum(key in job.needs for job in fits.values()) for key in bases) == [2, 4]
 
     log_lines_read = lines(tmp_path / "rough.log")
     killed = [
@@ -118,4 +117,5 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
             Counter(words[1] for words in lines(tmp_path / "calm.log") if words[0] == "begun")[key]
             == 1
         )
-    assert artifacts(rough) == artifacts(calm) and len(artifacts(calm)) >= len(fits)
+    assert artifacts(rough) == artifacts(calm)
+    assert len(artifacts(calm)) >= len(fits)

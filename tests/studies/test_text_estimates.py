@@ -90,8 +90,10 @@ def test_each_estimator_gives_a_number_on_texts_or_is_refused(
             ), name
             refused[name] = error.problem
     names_given = [name for name in KNOWN if name not in refused]
-    assert len(names_given) >= 12 and len(names_given) + len(refused) == len(KNOWN) >= 19
-    assert set(CHEAP) <= set(names_given) and not {
+    assert len(names_given) >= 12
+    assert len(names_given) + len(refused) == len(KNOWN) >= 19
+    assert set(CHEAP) <= set(names_given)
+    assert not {
         name
         for name, known_neighbourhood in NEIGHBOURHOODS.items()
         if known_neighbourhood.takes == "image"
@@ -172,10 +174,8 @@ def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Pat
         assert row["n"] * 6 * row["measure:six"] == pytest.approx(
             round(row["n"] * 6 * row["measure:six"]), abs=1e-6
         )
-        assert (
-            row["measure:three"] >= 2 / 3
-            and 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
-        )
+        assert row["measure:three"] >= 2 / 3
+        assert 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
     votes = [
         copies_archive["best-id/answer"]
         for copies_archive in map(np.load, sorted((tmp_path / "out").rglob("copies*.npz")))
@@ -248,11 +248,9 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
     plain = varying.copy_answers(
         answers, rows, {"reviews": data, rows.source: data}, "", 0, len(rows.rows)
     )["last"]
-    assert (
-        plain.logits is not None
-        and plain.answer.shape == (66, len(rows.rows), 1)
-        and plain.logits.shape[0] == len(TEXT_POOL)
-    )
+    assert plain.logits is not None
+    assert plain.answer.shape == (66, len(rows.rows), 1)
+    assert plain.logits.shape[0] == len(TEXT_POOL)
     for number in (0, 20, 65):
         change = ((TEXT_POOL[number].transform, TEXT_POOL[number].knobs),)
         copied = copies(data, rows.rows, [change] * (number + 1))
@@ -271,15 +269,13 @@ def test_a_model_is_asked_about_texts_without_labels(
         f"{tmp_path / 'out'}#{key[:12]}", str(reviews / "new.csv"), pool_rows=20, near_rows=12
     )
     row_of = {row.estimator: row for row in estimates.rows}
-    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm", "dispersion"} <= set(
-        row_of
-    ) and "ni-randaugment" not in str(estimates)
+    assert {"ni-eda", "atc-mc", "cott", "nuclear-norm", "dispersion"} <= set(row_of)
+    assert "ni-randaugment" not in str(estimates)
     assert all(
         0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in estimates.rows
     )
-    assert len(estimates.doubtful) == 12 and all(
-        doubtful.text and doubtful.picture is None for doubtful in estimates.doubtful
-    )
+    assert len(estimates.doubtful) == 12
+    assert all(doubtful.text and doubtful.picture is None for doubtful in estimates.doubtful)
     command = [
         "estimate",
         "--model",
@@ -306,7 +302,8 @@ def test_a_model_is_asked_about_texts_without_labels(
         == 0
     )
     out = capsys.readouterr().out
-    assert "ni-eda" in out and "Left out: ni-erase, since its neighbours are changed images." in out
+    assert "ni-eda" in out
+    assert "Left out: ni-erase, since its neighbours are changed images." in out
     assert estimates.doubtful[0].text[:20] in page.read_text(
         "utf-8"
     ) or '<q dir="auto">' in page.read_text("utf-8")
@@ -327,7 +324,8 @@ def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
     assert data.check_inputs() == InputSpec.text()
     chains = [((change.transform, change.knobs),) for change in TEXT_POOL[1::3]]
     changed = copies(data, np.arange(40), chains).inputs(np.arange(40 * len(chains)))
-    assert len(changed) == 40 * 22 and {text.count(PART_MARK) for text in changed} == {1}
+    assert len(changed) == 40 * 22
+    assert {text.count(PART_MARK) for text in changed} == {1}
     assert (
         sum(
             text.split(PART_MARK)[1] != pairs[row // 22].split(PART_MARK)[1]
@@ -385,9 +383,8 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
         for row in study_results.rows
         if row["set"] == "test" and row["rule"] == "best-id"
     ]
-    assert not study_results.summary.failed and all(
-        0 <= metrics[f"estimate:{name}"] <= 1 for name in dear
-    )
+    assert not study_results.summary.failed
+    assert all(0 <= metrics[f"estimate:{name}"] <= 1 for name in dear)
     first = dict(n_asked)
     rows = sum(row["metrics"]["n"] for row in study_results.rows if row["rule"] == "best-id")
     assert first["ssmba"] == first["back-translation"] == 10 * (rows + 8 * 2)
@@ -397,7 +394,8 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
     }
     (little / "study.yaml").write_text(yaml.safe_dump({**study, "models": more_models}))
     again = cw.run_study(little / "study.yaml", tmp_path / "again", workers=0)
-    assert len(again.rows) == 2 * len(study_results.rows) and n_asked == first
+    assert len(again.rows) == 2 * len(study_results.rows)
+    assert n_asked == first
     estimated = cw.estimate(
         f"{tmp_path / 'out'}#{study_results.rows[0]['key'][:12]}",
         str(reviews / "new.csv"),
@@ -405,9 +403,8 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
         near_rows=2,
         estimators={"ni-ssmba": {"model": str(little / "bert"), "rate": 0.3}},
     )
-    assert [row.estimator for row in estimated.rows] == ["ni-ssmba"] and n_asked["ssmba"] > first[
-        "ssmba"
-    ]
+    assert [row.estimator for row in estimated.rows] == ["ni-ssmba"]
+    assert n_asked["ssmba"] > first["ssmba"]
     n_asked["ssmba"] = 0
     command = [
         "estimate",
@@ -418,10 +415,8 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
     ]
     command += ["--estimators", "ni-ssmba", "--pool-rows", "2", "--neighbour-rows", "2"]
     own_settings = ["--set", "ni-ssmba.rate=0.3", "--set"]
-    assert (
-        _status([*command, *own_settings, f"ni-ssmba.model={little / 'bert'}"]) == 0
-        and n_asked["ssmba"] == 0
-    )
+    assert _status([*command, *own_settings, f"ni-ssmba.model={little / 'bert'}"]) == 0
+    assert n_asked["ssmba"] == 0
     capsys.readouterr()
     for words_given, sentence in (
         (["--set", "ni-ssmba.rate=0.3"], "model: must name a model"),
@@ -429,11 +424,9 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
     ):
         assert _status([*command, *words_given]) == 2
         error_text = capsys.readouterr().err.strip()
-        assert (
-            "--estimators.ni-ssmba" in error_text
-            and sentence in error_text
-            and "\n" not in error_text
-        )
+        assert "--estimators.ni-ssmba" in error_text
+        assert sentence in error_text
+        assert "\n" not in error_text
 
 
 def test_neighbours_by_networks_are_refused_when_planned(
@@ -474,7 +467,8 @@ def test_neighbours_by_networks_are_refused_when_planned(
         )
         assert _status(["plan", str(tmp_path / "study.yaml")]) == 2
         error_text = capsys.readouterr().err.strip()
-        assert "\n" not in error_text and "estimators." in error_text
+        assert "\n" not in error_text
+        assert "estimators." in error_text
     digits = {
         "digits": {
             "source": "digits",
@@ -511,11 +505,9 @@ def test_the_key_of_neighbours_is_of_the_files_and_settings(
 
     shutil.copytree(little / "bert", tmp_path / "moved")
     first = keys()
-    assert (
-        len(first) == 3
-        and keys(model=str(tmp_path / "moved")) == first
-        and keys(form="entropy") == first
-    )
+    assert len(first) == 3
+    assert keys(model=str(tmp_path / "moved")) == first
+    assert keys(form="entropy") == first
     assert not keys(rate=0.3) & first
     shutil.rmtree(tmp_path / "moved")
     masked(tmp_path / "moved", positions=64, seed=4)
@@ -541,9 +533,7 @@ def test_a_derived_attribute_by_a_network(
     ]
     assert edited[0].fingerprint == edited[1].fingerprint != edited[2].fingerprint
     texts = evaluation_inputs(edited[0], np.arange(16))
-    assert (
-        texts[::2].tolist() == plain.inputs(np.arange(8)).tolist()
-        and sum(texts[1::2] != texts[::2]) >= 5
-    )
+    assert texts[::2].tolist() == plain.inputs(np.arange(8)).tolist()
+    assert sum(texts[1::2] != texts[::2]) >= 5
     with pytest.raises(InputError, match="by.settings.yes.model: there is no folder 'nowhere'"):
         derive(plain, DerivedAttribute("by", ("no", "yes"), "ssmba", (None, {"model": "nowhere"})))

@@ -29,38 +29,14 @@ def planned(name, needs=(), **spec):
     return Job(digest({**spec, "log": ""}), spec, {"method": name, "seed": 0}, tuple(needs))
 
 
-def execute(_, spec, place):
-    """Work in steps with a checkpoint after each; the score is a chain of digests over all steps
-    and the scores of the bases.
-
-    Each start and end is a line in the file `spec["log"]`, so that a test can count what was
-    executed.
-    """
-    folder, checkpoint, report = place.folder, place.checkpoint, place.report
-    log(spec, "start")
-    does = spec.get("does", "work")
+def raise_as_told(does):
+    """Raise the error that a run is asked for, if it is one."""
     if does == "raise":
         raise ValueError("the toy is broken")
     if does == "refuse":
         raise RunError("the toy does not want to")
     if does == "contradict":
         raise InternalError("the toy contradicts itself")
-    if does == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if does == "die once" and not checkpoint.exists():
-        checkpoint.write_text('{"step": 0, "state": ""}')
-        os.kill(os.getpid(), signal.SIGKILL)
-    if does == "segfault":
-        print("the toy is about to fall", file=sys.stderr, flush=True)
-        import faulthandler
-
-        faulthandler._sigsegv()
-    if does == "exit":
-        os._exit(7)
-    if does == "hang":
-        for _ in range(1000):
-            time.sleep(0.02)
-            report({})
     if does == "memory":
         raise MemoryError("no room for the toy")
     if does in ERRORS:
@@ -74,6 +50,30 @@ def execute(_, spec, place):
         raise type("SafetensorError", (Exception,), {})(
             "I/O error: No space left on device (os error 28)"
         )
+
+
+def end_process(does, checkpoint):
+    """End this process in the way that a run is asked for, if it is one."""
+    if does == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if does == "die once" and not checkpoint.exists():
+        checkpoint.write_text('{"step": 0, "state": ""}')
+        os.kill(os.getpid(), signal.SIGKILL)
+    if does == "segfault":
+        print("the toy is about to fall", file=sys.stderr, flush=True)
+        import faulthandler
+
+        faulthandler._sigsegv()
+    if does == "exit":
+        os._exit(7)
+
+
+def wait_for_a_signal(does, spec, report):
+    """Hang, with or without a signal or a child, if a run is asked to."""
+    if does == "hang":
+        for _ in range(1000):
+            time.sleep(0.02)
+            report({})
     if does == "term":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
@@ -84,6 +84,21 @@ def execute(_, spec, place):
         child = subprocess.Popen(["sleep", "1000"])
         Path(spec["child"]).write_text(str(child.pid))
         time.sleep(1000)
+
+
+def execute(_, spec, place):
+    """Work in steps with a checkpoint after each; the score is a chain of digests over all steps
+    and the scores of the bases.
+
+    Each start and end is a line in the file `spec["log"]`, so that a test can count what was
+    executed.
+    """
+    folder, checkpoint, report = place.folder, place.checkpoint, place.report
+    log(spec, "start")
+    does = spec.get("does", "work")
+    raise_as_told(does)
+    end_process(does, checkpoint)
+    wait_for_a_signal(does, spec, report)
     if does == "fill":
         (folder / "big.bin").write_bytes(bytes(64_000_000))
     if does == "wrong":

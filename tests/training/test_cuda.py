@@ -6,7 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,22 +84,35 @@ def test_predictions_are_those_of_the_processor(model: str) -> None:
     assert np.abs(cpu_logits - cuda_logits).max() <= 1e-4 * max(1.0, np.abs(cpu_logits).max())
 
 
+class StoppedRun(Exception):
+    """Raised in the middle of a run, as a signal would be."""
+
+
+def stopping_at(step: int) -> Callable[[dict[str, Any]], None]:
+    """Progress that stops the run at its first report at this step or later."""
+
+    def progress(report: dict[str, Any]) -> None:
+        if report["step"] >= step:
+            raise StoppedRun
+
+    return progress
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stopped_run_goes_on_with_the_same_bits(
     name: str, precision: str, tmp_path: Path
 ) -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(told: dict[str, Any]) -> None:
-        if told["step"] >= 8:
-            raise Stop
-
     uninterrupted = tried(name, device="cuda", precision=precision)
     checkpoint_path = tmp_path / "checkpoint"
-    with pytest.raises(Stop):
-        tried(name, device="cuda", precision=precision, checkpoint=checkpoint_path, progress=stop)
+    with pytest.raises(StoppedRun):
+        tried(
+            name,
+            device="cuda",
+            precision=precision,
+            checkpoint=checkpoint_path,
+            progress=stopping_at(8),
+        )
     assert same_weights(
         uninterrupted, tried(name, device="cuda", precision=precision, checkpoint=checkpoint_path)
     )
@@ -301,17 +314,16 @@ def test_which_methods_are_replayed() -> None:
 def test_a_stopped_run_that_is_replayed_goes_on_with_the_same_bits(
     model: str, tmp_path: Path
 ) -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(told: dict[str, Any]) -> None:
-        if told["step"] >= 20:
-            raise Stop
-
     uninterrupted, _ = graphed("groupdro", model=model, steps=80)
     checkpoint_path = tmp_path / "checkpoint"
-    with pytest.raises(Stop):
-        graphed("groupdro", model=model, steps=80, checkpoint=checkpoint_path, progress=stop)
+    with pytest.raises(StoppedRun):
+        graphed(
+            "groupdro",
+            model=model,
+            steps=80,
+            checkpoint=checkpoint_path,
+            progress=stopping_at(20),
+        )
     again, steps = graphed("groupdro", model=model, steps=80, checkpoint=checkpoint_path)
     assert same_weights(uninterrupted, again) and steps[-1].replayed
 

@@ -203,7 +203,8 @@ def words(data: AttributedDataset, name: str) -> list[str]:
 def test_they_are_all_here_and_there_are_thirteen() -> None:
     homes = ("celeba", "deepfashion", "imagenet_family", "video_frames", "wilds")
     names = {entry.name for entry in listing("sources") if entry.module.rpartition(".")[2] in homes}
-    assert names == set(WILD) and len(WILD) == 13
+    assert names == set(WILD)
+    assert len(WILD) == 13
 
 
 @pytest.mark.parametrize("name", WILD)
@@ -216,10 +217,8 @@ def test_archive_and_folder_are_the_same_rows_and_the_copy_too(name: str, tmp_pa
     if wild_files.units is None:
         assert data.units is None
     else:
-        assert (
-            data.units is not None
-            and np.unique(data.units, return_inverse=True)[1].tolist() == wild_files.units
-        )
+        assert data.units is not None
+        assert np.unique(data.units, return_inverse=True)[1].tolist() == wild_files.units
     rows = np.arange(data.n_rows)
     pixels = data.inputs(rows).astype(int)
     pictures = [
@@ -229,24 +228,22 @@ def test_archive_and_folder_are_the_same_rows_and_the_copy_too(name: str, tmp_pa
         expected = np.array(
             [wild.colour(pictures[picture_number]) for picture_number in wild_files.order]
         )
-        assert np.abs(pixels[:, 4, 4] - expected).max() <= 6 and len(
-            np.unique(expected, axis=0)
-        ) == len(rows)  # JPEG
+        assert np.abs(pixels[:, 4, 4] - expected).max() <= 6
+        assert len(np.unique(expected, axis=0)) == len(rows)
     root = tmp_path / "root"
     prepared_source = source(name, root=str(root))
     originals = archived(name, tmp_path / "archive") if wild_files.archives else folder
     if wild_files.archives:
         packed = source(name).read(originals)
-        assert (
-            packed.dataset.table.digest() == data.table.digest() and packed.parts == unpacked.parts
-        )
+        assert packed.dataset.table.digest() == data.table.digest()
+        assert packed.parts == unpacked.parts
         assert np.array_equal(packed.dataset.inputs(rows), pixels)
     prepare(prepared_source, originals=str(originals), accept_totals=True)
     copy = prepared_source.load()
-    assert copy.table.digest() == data.table.digest() and np.array_equal(copy.inputs(rows), pixels)
-    assert (copy.units is None) == (data.units is None) and (
-        data.units is None or np.array_equal(copy.units, data.units)
-    )
+    assert copy.table.digest() == data.table.digest()
+    assert np.array_equal(copy.inputs(rows), pixels)
+    assert (copy.units is None) == (data.units is None)
+    assert data.units is None or np.array_equal(copy.units, data.units)
 
 
 @pytest.mark.parametrize("name", WILD)
@@ -259,21 +256,18 @@ def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(
     with pytest.raises(DataError) as caught:
         prepare(prepared_source, originals=str(empty), root=str(tmp_path / "root"))
     sentence = str(caught.value)
-    assert (
-        "\n" not in sentence
-        and str(empty) in sentence
-        and name in sentence
-        and prepared_source.card.get in sentence
-    )
-    assert (
-        "GB" in prepared_source.card.get
-        and "http" in prepared_source.card.get
-        and not (tmp_path / "root" / name).exists()
-    )
+    assert "\n" not in sentence
+    assert str(empty) in sentence
+    assert name in sentence
+    assert prepared_source.card.get in sentence
+    assert "GB" in prepared_source.card.get
+    assert "http" in prepared_source.card.get
+    assert not (tmp_path / "root" / name).exists()
     unrelated = written(tmp_path / "other", {"a/b/c.txt": b"x"})
     with pytest.raises(DataError) as caught:
         prepare(prepared_source, originals=str(unrelated), root=str(tmp_path / "root"))
-    assert "\n" not in str(caught.value) and prepared_source.card.get in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert prepared_source.card.get in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +301,8 @@ def test_every_picture_and_list_that_is_needed_is_missed(name: str, tmp_path: Pa
                 refused += 1
                 assert "\n" not in str(error)
             (folder / file).write_bytes(files[file])
-    assert refused >= 2 and prepared_source.read(folder).dataset.table.digest() == full_digest
+    assert refused >= 2
+    assert prepared_source.read(folder).dataset.table.digest() == full_digest
 
 
 def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
@@ -505,19 +500,18 @@ def test_unit_none_takes_the_units_away_and_is_one_copy(tmp_path: Path) -> None:
         source("camelyon17", root=root).load(),
         source("camelyon17", root=root, unit="none").load(),
     )
-    assert apart.units is not None and free.units is None and apart.fingerprint != free.fingerprint
-    assert (
-        apart.table.digest() == free.table.digest()
-        and len(list((tmp_path / "root").iterdir())) == 1
-    )
+    assert apart.units is not None
+    assert free.units is None
+    assert apart.fingerprint != free.fingerprint
+    assert apart.table.digest() == free.table.digest()
+    assert len(list((tmp_path / "root").iterdir())) == 1
 
 
 def test_the_red_border_of_objectnet_is_cut_off(tmp_path: Path) -> None:
     folder = written(tmp_path / "folder", wild.objectnet())
     pixels = source("objectnet", size=20).read(folder).dataset.inputs(np.arange(2))
-    assert pixels[..., 0].max() == 0 and np.unique(
-        pixels[..., 1].reshape(2, -1), axis=1
-    ).tolist() == [[60], [0]]
+    assert pixels[..., 0].max() == 0
+    assert np.unique(pixels[..., 1].reshape(2, -1), axis=1).tolist() == [[60], [0]]
     tiny = written(
         tmp_path / "tiny",
         {"images/chair/1.png": wild.encoded(np.zeros((4, 4, 3), np.uint8), "x.png")},
@@ -555,7 +549,8 @@ def test_classes_are_those_present_all_thousand_or_a_subset(tmp_path: Path) -> N
     root, folder = str(tmp_path / "root"), written(tmp_path / "folder", wild.imagenet_a())
     prepare(source("imagenet-a", root=root), originals=str(folder), accept_totals=True)
     dataset = open_source("imagenet-a", {"root": root, "size": 8, "classes": "all"})
-    assert dataset.attribute("class").values == S and dataset.table.column("class").tolist() == [
+    assert dataset.attribute("class").values == S
+    assert dataset.table.column("class").tolist() == [
         15,
         987,
     ]
@@ -565,9 +560,11 @@ def test_classes_are_those_present_all_thousand_or_a_subset(tmp_path: Path) -> N
 
 
 def test_the_facts_of_imagenets_classes_hold_together() -> None:
-    assert len(S) == 1000 == len(set(S)) and list(S) == sorted(S)
+    assert len(S) == 1000 == len(set(S))
+    assert list(S) == sorted(S)
     for name in ("imagenet-a", "imagenet-r"):
-        assert len(subset(name)) == 200 == len(set(subset(name))) and set(subset(name)) <= set(S)
+        assert len(subset(name)) == 200 == len(set(subset(name)))
+        assert set(subset(name)) <= set(S)
     sizes = {name: len(groups(name)) for name in ("objectnet", "imagenet-vid", "ytbb")}
     assert sizes == {"objectnet": 113, "imagenet-vid": 30, "ytbb": 24}
     meaning: dict[str, tuple[int, ...]] = {}
@@ -580,14 +577,14 @@ def test_the_facts_of_imagenets_classes_hold_together() -> None:
             assert meaning.setdefault(label, several) == several, f"{label} means two things"
     # Known beforehand: ImageNet's clocks are 409 and 530, its barber, folding and rocking chairs
     # 423, 559 and 765.
-    assert groups("objectnet")["alarm_clock"] == (409, 530) and groups("objectnet")["chair"] == (
+    assert groups("objectnet")["alarm_clock"] == (409, 530)
+    assert groups("objectnet")["chair"] == (
         423,
         559,
         765,
     )
-    assert S[409] == "n02708093" and [
-        label for label, several in groups("ytbb").items() if not several
-    ] == [
+    assert S[409] == "n02708093"
+    assert [label for label, several in groups("ytbb").items() if not several] == [
         "cow",
         "giraffe",
         "skateboard",
@@ -601,11 +598,13 @@ def test_outputs_of_a_network_become_those_of_other_classes() -> None:
     thousand_logits[0, [409, 530, 765]] = 1, 3, 2
     thousand_logits[1, [559, 0]] = 5, 9
     logits = onto_classes(thousand_logits, ["chair", "alarm_clock", "cow", S[0]])
-    assert logits is not None and logits.tolist() == [
+    assert logits is not None
+    assert logits.tolist() == [
         [2, 3, np.finfo(np.float32).min, 0],
         [5, 0, np.finfo(np.float32).min, 9],
     ]
-    assert onto_classes(thousand_logits, ["chair", "sofa"]) is None and outputs_of([S[7]]) == [(7,)]
+    assert onto_classes(thousand_logits, ["chair", "sofa"]) is None
+    assert outputs_of([S[7]]) == [(7,)]
 
 
 def test_imagenet_itself_takes_the_classes_of_a_subset(tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ def test_a_setting_names_a_provider(small: WordNet) -> None:
     assert provider("bundled") == Bundled()
     assert provider("somewhere") == WordNet("somewhere") == WordNet(Path("somewhere"))
     assert provider(small) is small
-    assert isinstance(small, Synonyms) and isinstance(Bundled(), Synonyms)
+    assert isinstance(small, Synonyms)
+    assert isinstance(Bundled(), Synonyms)
     assert pickle.loads(pickle.dumps(small)).of("dog") == small.of("dog")
 
 
@@ -250,7 +251,8 @@ def test_the_files_of_debian() -> None:
     assert words.of("movie")[:3] == ("film", "picture", "moving picture")
     assert words.of("happy") == ("felicitous", "glad", "well-chosen")
     assert {"travel", "proceed"} <= set(words.of("went"))
-    assert "good" not in words.of("better") and "improve" in words.of("better")
+    assert "good" not in words.of("better")
+    assert "improve" in words.of("better")
     lemmas = [
         line.split(" ")[0].replace("_", " ")
         for part in POS
@@ -260,7 +262,8 @@ def test_the_files_of_debian() -> None:
     found = {lemma: words.of(lemma) for lemma in lemmas}
     assert sum(map(bool, found.values())) / len(found) > 0.5
     for lemma, others in found.items():
-        assert lemma not in others and len(set(others)) == len(others)
+        assert lemma not in others
+        assert len(set(others)) == len(others)
         assert not [
             other
             for other in others
