@@ -73,7 +73,7 @@ def init(
     """Propose a study for somebody's own table, as `crosswind init` does, and write it to `out`.
 
     `table`: the path of a CSV or Parquet file, or a frame (polars, pandas, Arrow, or a mapping from
-    name to values), which is written beside the study as Parquet; `out`: the study's file, by
+    name to values), which is written beside the study as Parquet. `out`: the study's file, by
     default the table's name with .yaml, needed for a frame. `label`, `images`, `text`, `size` and
     `header`: see the command. `print` what comes back: what was seen of the table, and how long the
     study takes; `cw.run_study(out, ...)` runs it.
@@ -109,8 +109,9 @@ def prepare(
     rows that are not the published ones. `again`: replace the copy that is there; without it a copy
     is left as it is. `on_progress(stage, done, total)`. Killed at any point, the next call goes on.
 
-    Raises `InputError` for an unknown source or option and for one that needs no copy, `DataError`
-    for files that are missing or not what they should be, and for a folder that cannot be written.
+    Raises `InputError` for an unknown source or option and for one that needs no copy. Raises
+    `DataError` for files that are missing or not what they should be, and for a folder that cannot
+    be written.
     """
     from crosswind.data import prepared
     from crosswind.data.prepared.paths import prepared_source
@@ -150,10 +151,9 @@ def split(
 
     `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth.
     `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells and
-    depends on `split_seed` only; `seed` chooses training and validation rows where the draw leaves
-    a choice: with "all" and no shift every seed trains on the same. Rows that show
-    one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official
-    split puts in two.
+    depends on `split_seed` only. `seed` chooses training and validation rows where the draw leaves
+    a choice: with "all" and no shift every seed trains on the same. Rows that show one picture have
+    one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
     refuse_doubts(
         dataset,
@@ -201,8 +201,8 @@ def audit(
 
     A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
     values, or a data set; `label` names its column. Or `train` is a split and `target` the name of
-    one of its sets. `columns`: only these; `names`: columns whose numbers are names and never put
-    into classes; `seed`: of the bootstrap; `header`: names of the columns of CSV files without any;
+    one of its sets. `columns`: only these. `names`: columns whose numbers are names and never put
+    into classes. `seed`: of the bootstrap. `header`: names of the columns of CSV files without any.
     `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table;
     `to_json` gives all.
 
@@ -314,10 +314,11 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
     """Scores of every set under a selection rule: accuracy, worst group, calibration error and
     more, as fractions.
 
-    `trajectory`: of `train`; or a model of one's own, which is asked for every set and has no rule:
-    a function that takes a batch (images uint8 [n, h, w, c], features float32 [n, width], a list of
-    texts) and returns logits or probabilities [n, k] in the order of `split.class_names`, or labels
-    [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
+    `trajectory`: of `train`; or a model of one's own, which is asked for every set and has no rule.
+    Such a model is an object with `predict_proba` or `predict`, or a function of a batch. A batch
+    is images uint8 [n, h, w, c], features float32 [n, width], or a list of texts. The function
+    returns logits or probabilities [n, k] in the order of `split.class_names`, or labels [n].
+    Raises `InputError`, `DataError`.
     """
     from crosswind.studies.function_answers import scores_by_set
 
@@ -326,13 +327,13 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What `run_study` leaves. `str` of it is the report: the findings and two tables; a notebook
-    shows the same.
+    """The results of `run_study`. `str` of it is the report: the findings and two tables; a
+    notebook shows the same.
 
-    `study` is its name, `out` the folder of its store, `rows` one mapping for every run, selection
-    rule and set (`method`, `shift`, `seed`, `set`, `status`, `metrics`, ...), `report` what was
-    found, `warnings` what the plan had to say, `summary` how many runs finished, diverged and
-    failed, and how many were executed this time.
+    `study` is its name and `out` the folder of its store. `rows` has one mapping for every run,
+    selection rule and set (`method`, `shift`, `seed`, `set`, `status`, `metrics`, ...). `report` is
+    what was found, `warnings` what the plan had to say. `summary` counts the runs that finished,
+    diverged and failed, and those that were executed this time.
     """
 
     study: str
@@ -376,15 +377,15 @@ def run_study(
 ) -> StudyResults:
     """Plan a study, execute what its store in `out` does not hold yet, and read the results.
 
-    `study`: a study file, the name of a shipped study, or its fields as a mapping, in which the
+    `study`: a study file, the name of a shipped study, or its fields as a mapping. In a mapping the
     `source` of data may be a data set that the program holds (`workers` 0 then). `workers` 0 trains
-    in this process, where every
-    class that the program has registered is found; n > 0 trains in n processes, which import the
-    program's file for its classes, so what a script does besides defining them belongs under `if
-    __name__ == "__main__":`. `engine="ray"` executes on the Ray cluster at `address`, or on one
-    that it starts on this machine. `scale`, `settings` and `memory` are `--scale`, `--set` and `--memory`
-    of the command line. A key does not know the code of a class: raise its `version` when it
-    computes other numbers, and runs of before are not taken for those of now.
+    in this process, where every class that the program has registered is found. n > 0 trains in n
+    processes, which import the program's file for its classes. So what a script does besides
+    defining them belongs under `if __name__ == "__main__":`. `engine="ray"` executes on the Ray
+    cluster at `address`, or on one that it starts on this machine. `scale`, `settings` and `memory`
+    are `--scale`, `--set` and `--memory` of the command line. A key does not know the code of a
+    class: raise its `version` when it computes other numbers, and runs of before are not taken for
+    those of now.
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is
     a row with its reason.
@@ -444,7 +445,7 @@ def run_study(
 def plan(
     study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()
 ) -> Plan:
-    """What a study would run, without training; see `run_study` for what is given. A notebook shows
+    """The plan of a study, without training; see `run_study` for the parameters. A notebook shows
     the rows of every draw.
 
     Raises `InputError`, `DataError` or `NeedsError`, as `run_study` does before anything is
@@ -476,8 +477,8 @@ def _held(study: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def report(store: str | Path, study: str | None = None) -> StudyRecord:
-    """What a study of a store found; `study` may be left out where there is one. `print` it, or let
-    a notebook show it.
+    """The report of a study in a store; `study` may be left out where there is one. `print` it, or
+    let a notebook show it.
 
     `store`: a folder that a study was run into, or a PostgreSQL URL. Raises `StoreError` for a
     store that cannot be read, and `InputError` where it holds several studies and none is named.
@@ -517,29 +518,29 @@ def estimate(
     """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that
     applies, which to believe, and why.
 
-    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`,
-    with a card beside it: `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`, `size`,
-    `channels`), an ONNX file, or a function (`module:function`, `FILE.py:function`), the last two
-    with `settings` of the model `onnx` or `callable`; or a model of this program: what `cw.train`
-    returns, a fitted estimator with `predict_proba`, or a function from a batch to scores. Such a
-    model takes data sets, and frames and arrays as they stand, `source` then being a frame with the
-    column `label` or a pair of inputs and labels. `beside`: further models of the same classes,
-    for estimators that compare models, their outputs in the order of the model's or in that of
-    `beside_classes`, one for all or one for each. `data`: a folder of pictures, a table with a
-    column of paths (under `images`, by default the table's folder) or of texts (`text`: that
-    column, or the columns of a text's parts), a registered source, or a data set. Its labels are
-    never read, if it has any. `source`: labelled rows of the distribution that the model was
-    trained on, in the same forms, with `label` its column; a folder has a sub-folder a class; for a
-    run its validation set. `classes`: in the order of the model's outputs, by default those of the
-    model, else of the source: numbers by their size, others sorted as text. Outputs that labelled
-    rows show to stand in another order are refused, unless `classes` is that order. Instead of
-    model and data, `predictions`: a table with a column of logits or probabilities a class, or a
-    frame; `source` is then one too, and `classes` names the columns of scores in their order.
-    `estimators`: names, or names with settings; by default all that apply, of the neighbourhoods
-    `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where the model does
-    not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows
-    whose neighbours are asked for; 0 leaves that out. `tell` is told what is being asked, in
-    sentences.
+    `model` is one of: a run whose weights were kept (`STORE#KEY`); a file of weights
+    (`FILE.safetensors`); an ONNX file; a function (`module:function`, `FILE.py:function`). A file
+    of weights has a card beside it, `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`,
+    `size`, `channels`. An ONNX file and a function take `settings` of the model `onnx` or
+    `callable`. Or it is a model of this program: what `cw.train` returns, a fitted estimator with
+    `predict_proba`, or a function from a batch to scores. Such a model takes data sets, and frames
+    and arrays as they stand, `source` then being a frame with the column `label` or a pair of
+    inputs and labels. `beside`: further models of the same classes, for estimators that compare
+    models. Their outputs are in the order of the model's or in that of `beside_classes`, one for
+    all or one for each. `data`: a folder of pictures, a table, a registered source, or a data set.
+    A table has a column of paths (under `images`, by default the table's folder) or of texts
+    (`text`: that column, or the columns of a text's parts). Its labels are never read, if it has
+    any. `source`: labelled rows of the distribution that the model was trained on, in the same
+    forms, with `label` its column. A folder has a sub-folder a class. For a run its validation set.
+    `classes`: in the order of the model's outputs, by default those of the model, else of the
+    source: numbers by their size, others sorted as text. Outputs that labelled rows show to stand
+    in another order are refused, unless `classes` is that order. Instead of model and data,
+    `predictions`: a table with a column of logits or probabilities a class, or a frame. `source` is
+    then one too, and `classes` names the columns of scores in their order. `estimators`: names, or
+    names with settings; by default all that apply, of the neighbourhoods `ni-randaugment` and
+    `ni-eda` alone. `size`: side of pictures in pixels, where the model does not say. `pool_rows`,
+    `near_rows`: labelled rows that are shown under every change, and rows whose neighbours are
+    asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
 
     Raises `InputError` and `DataError` with one sentence.
     """

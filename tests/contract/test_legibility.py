@@ -87,6 +87,10 @@ BRANCHES = (
 )
 
 
+# Docstrings of the package whose first word is "What": it does not say what the thing is.
+RIDDLES = 15
+
+
 def nodes_of(folder: Path) -> Iterator[ast.AST]:
     for path in sorted(folder.rglob("*.py")):
         yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -143,3 +147,13 @@ def test_few_class_names_stand_for_two_things() -> None:
     )
     twice = sorted(name for name, number in counts.items() if number > 1)
     assert counts.total() > 500 and len(twice) <= TWICE, twice
+
+
+def test_docstrings_begin_with_what_the_thing_is() -> None:
+    docstrings = [
+        ast.get_docstring(node) or ""
+        for node in nodes_of(FOLDERS["src"])
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    riddles = [text for text in docstrings if text.startswith("What ")]
+    assert len(docstrings) > 4_000 and len(riddles) <= RIDDLES, riddles

@@ -29,7 +29,7 @@ BALANCED: Final = " + balanced"
 
 @dataclass(frozen=True)
 class Known:
-    """What can be had beside the labels.
+    """The knowledge at hand beside the labels.
 
     `groups`: whether it is known of which group (label and attribute) each training row is; without
     it no method that reads groups or environments can be trained. `model`: the registered name of
@@ -48,7 +48,7 @@ class Validation:
     `coverage`: share of gains within their intervals of 90%, by metric. `widening`: what standard
     deviations are multiplied by, by metric. `parameters`: of the model, by metric. `over_plain`,
     `over_groupdro`: what its first choice gained over plain training and over groupdro, in points
-    of accuracy, with the bounds of the interval of 95% over data sets; empty where it was not
+    of accuracy. They have the bounds of the interval of 95% over data sets; empty where it was not
     judged. `by_data`: both by data set. `data`: the number of data sets.
     """
 
@@ -73,7 +73,7 @@ class Validation:
 
     @property
     def in_words(self) -> str:
-        """What the choice of the model is worth, in one sentence."""
+        """The worth of the choice of the model, in one sentence."""
         if len(self.over_plain) != 3:
             return "How well this choice does on data sets that it has not seen was not measured."
         plain = _signed(self.over_plain)
@@ -94,7 +94,7 @@ def _signed(bounds: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class MethodAdvice:
-    """What is expected of one method on a problem.
+    """The expected gain of one method on a problem.
 
     `accuracy`, `worst_group`: gains over plain training in points, with intervals of 90%; None for
     a score that no evidence has. `problems`, `data`, `runs`: problems, data sets and runs of the
@@ -139,7 +139,7 @@ class Advice:
         return next((entry for entry in self.methods if entry.verdict == "try"), None)
 
     def to_text(self) -> str:
-        """What is printed: the answer, a table, what to avoid and what the choice is worth."""
+        """The printed text: the answer, a table, what to avoid and what the choice is worth."""
         lines = [f"{self.title}: {self.problem.in_words}.", self.answer, ""]
         lines += self._table()
         if self.unusable:
@@ -153,7 +153,7 @@ class Advice:
 
     @property
     def answer(self) -> str:
-        """What to do, in one or two sentences."""
+        """The advice in one or two sentences."""
         losing = [entry.method for entry in self.methods if entry.verdict == "avoid"]
         avoid = ""
         if losing:

@@ -187,7 +187,8 @@ def _rows(record: StudyRecord) -> Iterator[dict[str, Any]]:
 
 def _score_row(scores: PlaceResults, shift: str, label: str, plain: str) -> dict[str, Any] | None:
     """The scores of a method beside plain training over the seeds that both have; None where there
-    is none, or where the method chose among more settings: then tuning may have made the gain."""
+    is none. None also where the method chose among more settings: then tuning may have made the
+    gain."""
     entry, plain_entry = scores.entries.get((shift, label)), scores.entries.get((shift, plain))
     if entry is None or plain_entry is None or entry.tried > plain_entry.tried:
         return None
@@ -246,8 +247,8 @@ def _problem_of_draw(draw: ShiftDraw, resolved: Mapping[str, Any], model: str) -
 
 
 def problems_of_plan(plan: Plan, folder: Path | None = None) -> dict[tuple[str, str, str], Problem]:
-    """The problems of a study that is planned, by data set, shift and size; those in which nothing can
-    shift, since the label or every attribute has a single value, are left out."""
+    """The problems of a study that is planned, by data set, shift and size. Those in which nothing
+    can shift, since the label or every attribute has a single value, are left out."""
     study = plan.study
     problems = {}
     values = {name: _values_of(plan, name, folder) for name in study.data}

@@ -139,8 +139,8 @@ class GainModel:
     def predict(
         self, problem: Problem, methods: Sequence[str], data: str | None = None
     ) -> dict[str, Gain]:
-        """The gain of each method on a problem, with its interval at `LEVEL`: of the mean over many
-        seeds, on a data set that is new unless `data` names one of the evidence."""
+        """The gain of each method on a problem, with its interval at `LEVEL`. It is the mean over
+        many seeds, on a data set that is new unless `data` names one of the evidence."""
         data_number = self._data_numbers.get(data or "", _NEW)
         features = problem.features
         inputs = []

@@ -22,7 +22,7 @@ KINDS: Final = ("pictures", "texts", "numbers")
 
 @dataclass(frozen=True)
 class Problem:
-    """What is known of a problem before a method is chosen.
+    """A problem as it is known before a method is chosen.
 
     `kind`: of `KINDS`. `classes`: of the label, at least 2. `values`: of the attribute, at least 2.
     `rows`: that train. `tie`: Cramér's V of the label and the attribute among them, in [0, 1], not

@@ -1,5 +1,5 @@
-"""What advice is asked about: a table, a study, a finished store, or a shift that is described; as
-problems by title, with the study that methods would be put into."""
+"""The subject of advice: a table, a study, a finished store, or a shift that is described. It
+becomes problems by title, with the study that methods would be put into."""
 
 from __future__ import annotations
 

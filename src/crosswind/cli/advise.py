@@ -85,8 +85,8 @@ def advise_command(
     settings: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which methods to try first on a problem, with the gain to expect as an interval, what each
-    needs and costs, and the evidence behind it; or that it cannot be told.
+    """Say which methods to try first on a problem, with the gain to expect as an interval, or that
+    it cannot be told. Of each it says what it needs and costs, and the evidence behind it.
 
     The evidence is results of many small studies that Crosswind carries, and of your own stores.
     """
@@ -140,7 +140,8 @@ def _subject_of(
     scale: str | None,
     settings: Sequence[str] | None,
 ) -> Subject:
-    """What the word names: a table by its ending, a store by its folder or address, else a study."""
+    """The subject that a word names: a table by its ending, a store by its folder or address, else
+    a study."""
     from crosswind.advice.subject import TABLES, of_store, of_study, of_table
 
     if Path(what).suffix.lower() in TABLES:

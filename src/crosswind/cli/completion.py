@@ -1,4 +1,4 @@
-"""What a shell may complete: kinds, names of things, studies. Files it completes by itself where
+"""Completions for a shell: kinds, names of things, studies. Files it completes by itself where
 nothing else fits."""
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def doctor_command(as_json: AsJson = False, root: Root = None) -> None:
 
 
 def installation(root: str | None = None) -> dict[str, Any]:
-    """What there is, as plain values: `versions` by name, `platform`, `processor`, `vectors`,
+    """The installation as plain values: `versions` by name, `platform`, `processor`, `vectors`,
     `cores`, `memory` in bytes, `device`, `missing_extras` (name -> what for, and the command),
     `plugins`, `folders`, `variables`. `root`: as of `crosswind prepare`.
 
@@ -115,7 +115,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _looked_at(look: Callable[[], Any]) -> Any:
-    """What `look` gives, or in words why it gives nothing: a broken library is what a doctor is
+    """The value of `look`, or in words why it gives none: a broken library is what a doctor is
     for."""
     try:
         return look()

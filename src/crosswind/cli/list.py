@@ -45,7 +45,7 @@ def list_command(
     estimators, studies.
 
     Of methods also the kind, the family in each paper, what they need, the hooks that they use and
-    what a training step costs beside plain training's; architectures, which a study names in
+    what a training step costs beside plain training's. Architectures, which a study names in
     models, stand among them as in the papers' tables. Of sources also which can be loaded here:
     always (drawn or built in), ready (prepared), in part (with other settings), no.
     """

@@ -170,8 +170,8 @@ def _run(words: list[str]) -> int:
 
 
 def _unencodable(error: UnicodeEncodeError) -> str:
-    """What to do about a name that the system's encoding, or a library that takes UTF-8 alone, has
-    no bytes for."""
+    """The remedy for a name that the system's encoding, or a library that takes UTF-8 alone, has no
+    bytes for."""
     return (
         f"the name {error.object!r} cannot be written in {error.encoding}: rename it, or work from"
         " within its folder"

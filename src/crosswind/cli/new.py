@@ -89,7 +89,7 @@ def module_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """What is to be written. `files`: texts by path, of files that are not there; `changed`: the
+    """The files to be written. `files`: texts by path, of files that are not there; `changed`: the
     new text of files that are."""
 
     files: dict[Path, str]

@@ -1,4 +1,4 @@
-"""What verbs share: options, progress on standard error, and how values are printed."""
+"""Options that verbs share, their progress on standard error, and how values are printed."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def _sentence(
 
 
 def _teller(name: str, display: Any) -> Callable[[str, int, int], None]:
-    """What tells `done` of `total` rows of a stage, or bytes of a file: a bar on a terminal,
-    elsewhere ten lines a stage."""
+    """A callback that reports `done` of `total` rows of a stage, or bytes of a file: a bar on a
+    terminal, elsewhere ten lines a stage."""
     tasks: dict[str, Any] = {}
     printed: set[tuple[str, int]] = set()
 

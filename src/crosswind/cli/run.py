@@ -182,7 +182,7 @@ def _trackers(words: Sequence[str], out: Path, study: str) -> list[Any]:
 def _study_log(
     trackers: list[Any], planned: Plan, where: str | Path, out: Path
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """What takes the events of a driver for the tools of `--log`; None without any."""
+    """The log that takes the events of a driver for the tools of `--log`; None without any."""
     if not trackers:
         yield None
         return
@@ -212,7 +212,7 @@ def _both(
 
 
 def _traced(summary: Summary, folder: Path) -> str:
-    """What came of `--profile`, and how to look at it."""
+    """The outcome of `--profile`, and how to look at it."""
     if not summary.executed:
         return (
             "Nothing was profiled: every run is done, and none is done again; name a new folder"
@@ -296,8 +296,8 @@ def _report(store: Store, planned: Plan, as_json: bool) -> dict[str, Any]:
 
 
 def _teller(name: str, display: Any) -> Callable[[Progress], None]:
-    """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many
-    runs there are."""
+    """A callback that reports progress: by a bar on a terminal, elsewhere by about fifty lines,
+    however many runs there are."""
     task = display.add_task(name, total=1, words="starting") if display else None
     printed, printed_at = -1.0, time.monotonic()
 

@@ -154,7 +154,8 @@ def _mebibytes(memory: str) -> str:
 
 
 def _sent(script: str, out: Path) -> str:
-    """What Slurm said of the job. Raises `InputError` where it is not here or refuses."""
+    """Slurm's answer on submission of the job. Raises `InputError` where it is not here or
+    refuses."""
     sbatch = shutil.which("sbatch")
     if sbatch is None:
         raise InputError("--slurm", "there is no sbatch here; --print shows the file for it")

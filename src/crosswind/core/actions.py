@@ -1,5 +1,5 @@
-"""What a method does beside plain training, declared so that each run can tell whether it did it.
-Imports no torch."""
+"""The action of a method beside plain training, declared so that each run can tell whether it took
+place. Imports no torch."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ and the records of its effect and cost are of a file's every word.
 def action_of(
     name: str, declared: Action | None, limit: Limit | None, hooks: Collection[str]
 ) -> Action:
-    """What a method declares, or `MEASURED` has, or what follows from its limit and the hooks of
-    `Method` that it overrides.
+    """The action that a method declares, or that `MEASURED` has, or that follows from its limit and
+    the hooks of `Method` that it overrides.
 
     A method that changes pictures is measured by them. One with a loss or an update of its own that
     has a limit is compared with itself there. What does not follow is not measured, and the reason

@@ -1,4 +1,4 @@
-"""What is known of a data set before any of its files is there: its card.
+"""The card of a data set: facts known before any of its files is there.
 
 The cards of the package's own sources are data, in `data/sources/cards.toml`. The registry
 evaluates `card = ...` of a source without running its file, so it may use only literals and the

@@ -1,5 +1,5 @@
-"""What a job may leave to be looked at: bars, pictures and tables by name. They are kept as JSON,
-and reports draw them.
+"""Exhibits of a job: bars, pictures and tables by name. They are kept as JSON, and reports draw
+them.
 
 An exhibit decides no number: it is in no key and in no score.
 """
@@ -151,8 +151,8 @@ def write_exhibits(folder: Path, exhibits: Mapping[str, Exhibit]) -> None:
 
 
 def read_exhibits(folder: Path) -> dict[str, Exhibit]:
-    """What `write_exhibits` wrote there; empty without a file. Raises `ValueError` for a file that
-    holds something else."""
+    """The exhibits that `write_exhibits` wrote there; empty without a file. Raises `ValueError` for
+    a file that holds something else."""
     path = folder / FILE
     if not path.is_file():
         return {}

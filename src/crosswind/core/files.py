@@ -67,7 +67,7 @@ def read_at_most(path: Path, limit: int) -> bytes:
 
 
 def library_path(path: Path) -> Path | io.BytesIO:
-    """What a library is given that takes paths of UTF-8 alone: `path`, or the bytes of a file whose
+    """The path for a library that takes paths of UTF-8 alone: `path`, or the bytes of a file whose
     path is not."""
     try:
         str(path).encode()

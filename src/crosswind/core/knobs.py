@@ -171,7 +171,7 @@ def knob_of(name: str, annotation: str, declared: Any) -> Knob:
 
 @dataclass(frozen=True)
 class Access:
-    """What an estimator of accuracy reads. Checked when a study is planned.
+    """The inputs that an estimator of accuracy reads. Checked when a study is planned.
 
     `scores`: what it needs of every answer: `labels`, `probabilities` (softmax of the logits, so
     that logarithms of probabilities serve as well), or `logits` as the network gave them. `source`:
@@ -199,7 +199,7 @@ class Base:
     """The run that a method starts from: an ordinary run of `method` on the same split, model and
     seed, planned and done once.
 
-    `settings` are the training settings in which it differs from the method's own; `from_knobs`
+    `settings` are the training settings in which it differs from the method's own. `from_knobs`
     maps a training setting to the knob of the method that holds its value (`{"epochs":
     "base_epochs"}`); `scaled` maps one to the knob that it is multiplied by (`{"steps": "first"}`).
     `rule`: whose weights the method starts from, `"best-id"` (the last where nothing is validated)
@@ -232,7 +232,7 @@ class Holdout:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method must be given; checked before any work starts.
+    """The needs of a method; checked before any work starts.
 
     `groups`: a cell of label and attributes for every training row, at least two of them with rows.
     `environments`: at least two environments with rows. `sampler`: how batches are made, `"epoch"`
@@ -247,9 +247,9 @@ class Needs:
     by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w].
     `channels`: the numbers of channels of the images that it can work on; empty: any. `rows`: the
     least rows that a batch must have. `spread`: knob -> its value with which the rows of one
-    environment, or of one mixture of them, are compared with each other, so that a batch must hold
-    two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then
-    be numbers and no tokens. `given`: whether it means something only from given weights; a study
+    environment, or of one mixture of them, are compared with each other. A batch must then hold two
+    of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then be
+    numbers and no tokens. `given`: whether it means something only from given weights; a study
     warns of random ones. `linear`: whether the model must have linear layers beside its head.
     `gradient`: whether it descends a gradient of the model; one that only says how often rows are
     seen does not.
@@ -300,7 +300,7 @@ class Needs:
         return switches
 
     def words(self) -> list[str]:
-        """What is needed, a phrase each; empty where nothing is."""
+        """The needs, a phrase each; empty where there are none."""
         even = self.sampler == "per-environment"
         balanced = self.sampler == "balanced"
         base_method = self.base.method if self.base else ""
@@ -327,20 +327,20 @@ class Needs:
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is made of and which inputs it takes, known without building it; checked before
+    """The parts of a model and the inputs that it takes, known without building it; checked before
     any work starts.
 
     `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that
     says so. `least`: the smallest side of an image in pixels. `patch`: the knob whose value must
     divide the sides of an image, which are then to be equal. `weights`: the names of published
-    weights that its knob `weights` takes beside the path of a safetensors file; they are of images
+    weights that its knob `weights` takes beside the path of a safetensors file. They are of images
     of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods
-    train it, or the knob that says so; else it answers as it is, `files` are its knobs that name
-    files, whose contents are part of what it is, and `apart` those that say how it is asked and are
+    train it, or the knob that says so; else it answers as it is. `files` are its knobs that name
+    files, whose contents are part of what it is. `apart` are those that say how it is asked and are
     no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model
     whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that
     model's. `folders`: the knobs that name a folder or file whose contents are part of what it is,
-    and what must be in it, `"tokenizer"`, `"encoder"`, `"clip"`, `"vision-language"` or
+    and what must be in it. That is `"tokenizer"`, `"encoder"`, `"clip"`, `"vision-language"` or
     `"program"`, a Python file; the hash is in the knob `NAME_sha256`. `maps`: whether its stages
     give maps [c, h, w]; None: as `has_maps` tells by the norm. `linear`: whether it has linear
     layers beside its head; None: not known. `gradient`: whether it is trained by steps down a
@@ -387,7 +387,7 @@ class Form:
         return bool(self.folders)
 
     def norm_of(self, knobs: Mapping[str, Any]) -> str:
-        """What the layers of the model with these knobs are normalised by."""
+        """The normalisation of the layers of the model with these knobs."""
         return str(knobs.get(self.norm, self.norm))
 
 

@@ -1,4 +1,4 @@
-"""What is printed or written never fails on a name.
+"""Printing and writing that never fail on a name.
 
 The name of a file is bytes. Python holds those that are not UTF-8 as half characters (U+DC80 to
 U+DCFF), which no encoding takes, and a terminal of an old locale takes little but ASCII. Both are
@@ -39,8 +39,8 @@ def utf8(text: str) -> bytes:
 
 
 def foreign_name(name: str) -> str | None:
-    """What is wrong with a file's name that the file system's encoding cannot tell, and the remedy;
-    None for any other name."""
+    """The fault of a file's name that the file system's encoding cannot tell, and the remedy; None
+    for any other name."""
     readable = escaped_bytes(name)
     if readable == name:
         return None

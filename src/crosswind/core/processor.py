@@ -1,4 +1,5 @@
-"""What this machine's processor can compute. Never imports torch, so that a plan can say it."""
+"""The number formats and vector instructions of this machine's processor. Never imports torch, so
+that a plan can say it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def has_bfloat16() -> bool | None:
 
 
 def slow_bfloat16() -> str:
-    """What is said where bfloat16 is asked of this processor, going on from "asks for bfloat16";
+    """The warning where bfloat16 is asked of this processor, going on from "asks for bfloat16";
     empty where there is no reason."""
     if has_bfloat16() is not False:
         return ""
@@ -80,7 +81,8 @@ def vector_level(text: str | None = None, machine: str = "") -> str | None:
 
 
 def processor_name(text: str | None = None) -> str:
-    """What the processor calls itself, else its architecture. `text`: as of `vector_level`."""
+    """The name that the processor gives itself, else its architecture. `text`: as of
+    `vector_level`."""
     model = _field(_cpuinfo() if text is None else text, "model name")
     return model or platform.processor() or platform.machine()
 

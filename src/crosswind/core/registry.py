@@ -2,9 +2,9 @@
 
 A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and
 help may not import torch, which most of these files do. So each file of a room is parsed, and only
-the *declarations* of a registered class (docstring, knobs, needs, limit, action, built, version)
-are evaluated, with nothing but the words of `crosswind.core.knobs` and its neighbours. `load`
-imports the file.
+the *declarations* of a registered class are evaluated: docstring, knobs, needs, limit, action,
+built, version. Nothing but the words of `crosswind.core.knobs` and its neighbours is known to them.
+`load` imports the file.
 
 Classes outside the package come by the entry-point group `crosswind`, whose values name modules
 (read in the same way), or are registered by being defined in the running program. A worker process
@@ -74,7 +74,7 @@ _LIVE: dict[tuple[str, str], type] = {}
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a registered class without importing it."""
+    """Facts of a registered class, known without importing it."""
 
     name: str
     kind: str

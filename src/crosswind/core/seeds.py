@@ -59,8 +59,8 @@ def permuted(
 
     `positions`, `sizes`, `keys`: int or uint64 [n], one permutation per (size, key), 0 <= position
     < size < 2**62.
-    For one size and key, distinct positions have distinct images in range(size), and the images of
-    0..k-1 are a uniform-looking draw of k without replacement whose first j are the draw of j:
+    For one size and key, distinct positions have distinct images in range(size). The images of
+    0..k-1 are a uniform-looking draw of k without replacement, whose first j are the draw of j:
     draws nest. Cost O(n), whatever the sizes.
 
     A Feistel network over the smallest rectangle that holds the range, its rounds adding modulo the

@@ -33,11 +33,11 @@ PART_MARK = "\x1f"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What one row of a data set gives a model.
+    """The kind and shape of the input that one row of a data set gives a model.
 
-    `kind` and what n rows are: `image` uint8 [n, h, w, c]; `tokens` int64 [n, length], each in [0,
-    vocabulary), 0 where a text has ended; `features` float32 [n, width]; `text` n strings as an
-    object array [n]; `image-and-text` an object array [n] of pairs of an image uint8 [h, w, c] and
+    `kind` and what n rows are: `image` uint8 [n, h, w, c]. `tokens`: int64 [n, length], each in [0,
+    vocabulary), 0 where a text has ended. `features`: float32 [n, width]. `text`: n strings as an
+    object array [n]. `image-and-text`: an object array [n] of pairs of an image uint8 [h, w, c] and
     a string. `shape` is (h, w, c), (length,), (width,) or (). Strings reach a network by its
     model's `encode`. Made by the class methods.
     """
@@ -103,13 +103,12 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What one model said about one set of rows.
+    """The answers of one model for one set of rows.
 
-    `ids` int64 [n] row ids of the source; `label` int64 [n] true labels, -1 where there is none;
-    `group` int64 [n] cell of each row for per-group scores; `answer` int64 [n] predicted labels, -1
-    for an answer that could not be parsed;
-    `logits` float32 [n, k] or None where the model gives only answers; `texts` the n answers in
-    words, or None where it has none.
+    `ids` int64 [n] row ids of the source. `label` int64 [n] true labels, -1 where there is none.
+    `group` int64 [n] cell of each row for per-group scores. `answer` int64 [n] predicted labels, -1
+    for an answer that could not be parsed. `logits` float32 [n, k] or None where the model gives
+    only answers. `texts` the n answers in words, or None where it has none.
     """
 
     ids: NDArray[np.int64]
@@ -183,7 +182,7 @@ class Job:
     """One piece of work as the plan knows it.
 
     `key` names the job everywhere and is the digest of everything that decides its numbers. `spec`
-    is the resolved specification as plain JSON values; `labels` are the columns by which reports
+    is the resolved specification as plain JSON values. `labels` are the columns by which reports
     group scores (data, shift, size, method, model, seed, point); `needs` are the keys of the jobs
     that must be finished first. `kind`: what it does, see `crosswind.studies.jobs`. `follows`: the
     key of the job after which it is done at once, in the same process, which still holds what that

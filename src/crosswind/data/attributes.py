@@ -70,7 +70,7 @@ class Attribute:
     def code_of(self, value: object, field: str = "") -> int:
         """The code of a value by its name, in [0, len).
 
-        Numbers and their texts are the same value: 0.8, "0.8" and "0.80", or 1 and "1.0"; so are
+        Numbers and their texts are the same value: 0.8, "0.8" and "0.80", or 1 and "1.0". So are
         `True` and a value named true, yes, on or 1 (YAML reads a bare `yes` as true), and texts
         that differ in nothing that is seen (`spellings.clean`). An unknown value is an `InputError`
         on `field` that names the values.
@@ -229,13 +229,12 @@ class DerivedAttribute:
 
     `values`: names of the values. `transform`: a registered transform; "" where every value names
     its own. `settings`: one entry a value in the order of `values` (or a mapping from value to
-    entry): the transform's knobs, among which `transform` names another one; or None where it stays
-    untouched. Of several each row draws one, all as likely: of the values of a knob (or of
-    `transform`) that are given as a list, each with each, or of a list of entries. `mode`: `fixed`,
-    the value of a training row is drawn once; `per-visit`, it is drawn again each time that the row
-    is seen.
-    Raises `InputError` for an unknown transform, knob or mode, for values without settings, and
-    where two are the same.
+    entry). An entry has the transform's knobs, among which `transform` names another one; or it is
+    None where the value stays untouched. Of several each row draws one, all as likely. The choices
+    are the values of a knob (or of `transform`) that are given as a list, each with each, or those
+    of a list of entries. `mode`: `fixed`, the value of a training row is drawn once; `per-visit`,
+    it is drawn again each time that the row is seen. Raises `InputError` for an unknown transform,
+    knob or mode, for values without settings, and where two are the same.
     """
 
     name: str
@@ -337,7 +336,7 @@ class DerivedAttribute:
 
     @cached_property
     def options(self) -> tuple[tuple[tuple[str, Mapping[str, Any]] | None, ...], ...]:
-        """What a row may draw under each value, a transform's name and knobs or None; a single one
+        """The choices of a row under each value, a transform's name and knobs or None; a single one
         where there is no choice."""
         return tuple(
             (

@@ -1,5 +1,5 @@
-"""What rows hold, as hashes: pictures and numbers in memory, and files, of which as few bytes are
-read as tell them apart.
+"""Hashes of the contents of rows: of pictures and numbers in memory, and of files, of which as few
+bytes are read as tell them apart.
 
 Equal hashes stand for equal rows: of 64 bits, a million rows have two by chance once in 37 million
 data sets.
@@ -59,8 +59,8 @@ def number_hashes(numbers: NDArray[np.float32]) -> Hashes | None:
 
 @final
 class FileContents:
-    """What the files of rows hold: `sizes` int64 [n] in bytes, and `opened(row)`, the path or the
-    bytes of a row.
+    """The contents of the files of rows: `sizes` int64 [n] in bytes, and `opened(row)`, the path or
+    the bytes of a row.
 
     Files of different sizes differ, and so do those whose middles do: only the others are read
     whole. What was read is kept as a hash, so that each file is read once, whatever it is compared

@@ -34,17 +34,16 @@ class AttributedDataset:
     `ids`: int64 [n], distinct and stable under filtering; default: the row numbers. `units`: int64
     [n]; rows of one unit (a patient, a toy) never get different roles; None: every row is its own
     unit. `fingerprint` identifies table and inputs without reading the inputs.
-    Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64
-    [n], default: the ids) and one `origin` (the collection, default: the data set's name), whatever
-    their size, colours or derived attribute; or if they have equal `contents` (uint64 [n], hashes
-    of the pixels, the texts or the numbers), or their files in `files` have equal bytes.
-    `from_files`: images are decoded from files that may be damaged; a study reads all of them
-    before it starts. `notes`: what a plan says of the rows, each with the attribute it is about, ""
-    for all rows. `distinct`: the attributes whose values are known to be different ones, whatever
-    they look like; None: all, since a program named them. `unit_doubts`: units that may be one. A
-    derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value
-    v.
-    `cache` holds what later stages compute from this data set.
+    Two rows show one picture, and keep one role in a study, in each of three cases, whatever their
+    size, colours or derived attribute. They have equal `originals` (uint64 [n], default: the ids)
+    and one `origin` (the collection, default: the data set's name). They have equal `contents`
+    (uint64 [n], hashes of the pixels, the texts or the numbers). Their files in `files` have equal
+    bytes. `from_files`: images are decoded from files that may be damaged; a study reads all of
+    them before it starts. `notes`: what a plan says of the rows, each with the attribute it is
+    about, "" for all rows. `distinct`: the attributes whose values are known to be different ones,
+    whatever they look like; None: all, since a program named them. `unit_doubts`: units that may be
+    one. A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under
+    value v. `cache` holds what later stages compute from this data set.
 
     Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for
     repeated ids.
@@ -167,13 +166,13 @@ class AttributedDataset:
 
     @property
     def shows(self) -> str:
-        """What a row shows, in a word: text or picture."""
+        """The word for a row's input: text or picture."""
         if self.input is not None and self.input.kind == "text":
             return "text"
         return "picture"
 
     def check_inputs(self) -> InputSpec:
-        """What the inputs are. Raises `DataError` where there are none."""
+        """The input specification. Raises `DataError` where there are none."""
         if self.read is None or self.input is None:
             raise DataError(
                 f"data set {self.name!r} has attributes but no inputs, so it can be planned but not"

@@ -40,10 +40,10 @@ Cell = TypeVar("Cell")
 
 @dataclass(frozen=True)
 class _Look:
-    """What the first cell of a column looks like beside those below.
+    """The look of the first cell of a column beside those below.
 
-    `file`: it is an image as they are; `number`: so are they; `alike`: it is written as all of them
-    are; `again`: it stands below; `name`: it is surely a name; `likely_name`: the few values below
+    `file`: it is an image as they are. `number`: so are they. `alike`: it is written as all of them
+    are. `again`: it stands below. `name`: it is surely a name. `likely_name`: the few values below
     do not know it.
     """
 

@@ -43,13 +43,13 @@ def from_frame(
 ) -> AttributedDataset:
     """The data set of a frame with one row an example and columns of attributes.
 
-    `frame`: polars, pandas, Arrow, or a mapping from name to values. What a model reads is one of:
-    `images`, a folder, under which `path_column` names the file of each row, read at `size` x
-    `size` as the source `table` does, or an array uint8 [n, h, w] or [n, h, w, 3] in the order of
-    the frame, which is held as it is; `text`, the column of texts, or those of a text's parts;
-    `numbers` and `categories`, columns that are inputs as the source `table` has them. Where none
-    is named and `label` is, every other column but `columns` and `unit` is an input: those of more
-    than 20 different numbers as numbers, the others as categories.
+    `frame`: polars, pandas, Arrow, or a mapping from name to values. The input of a model is one of
+    three. `images` is a folder, under which `path_column` names the file of each row, read at
+    `size` x `size` as the source `table` does. Or it is an array uint8 [n, h, w] or [n, h, w, 3] in
+    the order of the frame, which is held as it is. `text` is the column of texts, or those of a
+    text's parts. `numbers` and `categories` are columns that are inputs as the source `table` has
+    them. Where none is named and `label` is, every other column but `columns` and `unit` is an
+    input: those of more than 20 different numbers as numbers, the others as categories.
 
     `label`: a column that is an attribute whatever `columns` says. `bins`: column of numbers ->
     increasing numbers that part it into classes. `empty`: what becomes of a row without a value in
@@ -128,7 +128,7 @@ def from_torch(
     label.
 
     An image is a PIL image, a tensor [c, h, w] of uint8 or of floats in [0, 1], or an array uint8
-    [h, w] or [h, w, c]; all of one size. Every item is read once, here, and held. A random
+    [h, w] or [h, w, c]. All of one size. Every item is read once, here, and held. A random
     transform would be drawn once: leave it out and name a method that augments. `attributes`: a
     polars or pandas frame, or a mapping, in the order of the data set. A label of the items is an
     attribute too, called `label`, by the names of `dataset.classes` where there are any, unless

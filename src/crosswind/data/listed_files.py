@@ -62,12 +62,13 @@ class FileFolder:
         """The file of each name, relative to the folder, "/" between its parts. `row_numbers`: of
         the names in the table, from 0, where some rows are left out.
 
-        A name is taken as it stands where that is a file. Else backslashes are slashes, an absolute
-        path is taken from the folder on, or, written on another machine, from the first part on
-        from which all such paths are files here; and the one file below the folder whose path ends
-        with the name is taken, in any case of letters, and with the ending of a picture where the
-        name has none. Raises `DataError` that names rows, for names that lead out of the folder,
-        are no file or several, and for pictures in a format that is not read.
+        A name is taken as it stands where that is a file. Else backslashes are slashes, and an
+        absolute path is taken from the folder on. One written on another machine is taken from the
+        first part on from which all such paths are files here. Then the one file below the folder
+        whose path ends with the name is taken. It is taken in any case of letters, and with the
+        ending of a picture where the name has none. Raises `DataError` that names rows, for names
+        that lead out of the folder, are no file or several, and for pictures in a format that is
+        not read.
         """
         absolute = [
             components for name in names if (components := _absolute_parts(name)) is not None
@@ -193,7 +194,7 @@ class FileFolder:
         where: str,
         row_numbers: Sequence[int] | NDArray[np.int64],
     ) -> str:
-        """What is wrong with the first name that has no file, and which other rows have the same
+        """The error for the first name that has no file, and which other rows have the same
         fault."""
         first_row, fault = faults[0]
         alike = [row for row, other_fault in faults[1:] if other_fault.kind == fault.kind]

@@ -1,5 +1,5 @@
-"""What a study, or a program, says of values that may be one: `same` makes them one, `distinct`
-keeps them apart."""
+"""The settings of a study, or a program, for values that may be one: `same` makes them one,
+`distinct` keeps them apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands above a table in a text file, and how its cells are kept apart.
+"""The lines above a table in a text file, and how its cells are kept apart.
 
 Spreadsheets write `sep=;`, instruments and people write comments and blank lines, and the lists of
 CelebA begin with the number of rows and separate cells by spaces.
@@ -34,7 +34,7 @@ def plain_table(text: bytes) -> bytes:
 
 
 def separator_of(text: bytes) -> str:
-    """What stands between the cells of a CSV's first line: a comma where there is one, not counting
+    """The separator of the cells of a CSV's first line: a comma where there is one, not counting
     what names in quotes hold."""
     return _mark_in(text.partition(b"\n")[0]) or ","
 
@@ -58,8 +58,8 @@ def _without_blank_lines(text: bytes) -> bytes:
 def _without_comments(text: bytes) -> bytes:
     """The text below its comments, lines that begin with a number sign.
 
-    The last of them is the line of names where it has as many cells, two or more, as the line
-    below it, which has a number or a picture among them.
+    The last of them is the line of names where the line below it has a number or a picture among
+    its cells. Both must have as many cells, two or more.
     """
     last = b""
     while text.lstrip(b" \t").startswith(b"#"):

@@ -24,12 +24,14 @@ def with_rule(
 ) -> AttributedDataset:
     """The data set with one more attribute, computed from the text of every row.
 
-    `rule` has one entry, the others are missing or None:
-    words: increasing whole numbers; the values are the classes of length between them, such as
-    0-49, 50-99, 100+;
-    contains: a word or phrase, or a list of them; yes where one of them stands in the text, whole
-    and in any case, else no; matches: a regular expression (Python's `re`, searched for); yes or
-    no.
+    `rule` has one entry, the others are missing or None.
+
+    * `words`: increasing whole numbers; the values are the classes of length between them, such as
+      0-49, 50-99, 100+.
+    * `contains`: a word or phrase, or a list of them; yes where one of them stands in the text,
+      whole and in any case, else no.
+    * `matches`: a regular expression (Python's `re`, searched for); yes or no.
+
     Words are those between white space and marks; an apostrophe inside belongs to one. A phrase or
     a pattern lies in one part of a text. Raises `InputError` on `field`.
     """

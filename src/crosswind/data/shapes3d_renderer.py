@@ -2,7 +2,7 @@
 
 A picture is a weighted sum of the colours of floor, wall, object and sky, pixel by pixel. The
 weights depend on shape, scale and orientation only: each of those 480 views is cast once, 16 rays a
-pixel, and kept; colouring a picture is then one small product of matrices. Weights are whole
+pixel, and kept. Colouring a picture is then one small product of matrices. Weights are whole
 4096ths, so that the product is exact in float32: a row has the same bits alone and among others,
 whatever multiplies the matrices.
 
@@ -206,8 +206,8 @@ def _pixels(corners: Floats, size: int) -> slice:
 
 
 def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """What of the empty room the rays meet, how bright it is, and where: [rays], [rays], [3,
-    rays]."""
+    """The parts of the empty room that the rays meet, how bright each is, and where: [rays],
+    [rays], [3, rays]."""
     ends = np.copysign([[HALF], [HALF], [0.0]], rays)
     with np.errstate(divide="ignore"):
         to_x, to_y, to_z = (ends - eye) / rays

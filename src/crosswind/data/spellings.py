@@ -3,8 +3,9 @@ or perhaps.
 
 Surely one are texts that differ by how accents are composed, by characters that nobody sees, by
 white space, and truths that differ by capitals. Perhaps one are texts that differ by capitals, by
-forms of one character (full width, ligatures, letters of other alphabets that look alike), by
-dashes, apostrophes and quotes, or by how a number is written. Only a person knows that.
+dashes, apostrophes and quotes, or by how a number is written. So are those that differ by forms of
+one character: full width, ligatures, letters of other alphabets that look alike. Only a person
+knows that.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def clean(text: str) -> str:
 
 
 def look_of(text: str) -> str:
-    """What all texts that are surely one value with a text have in common."""
+    """The form that all texts share that are surely one value with a text."""
     clean_text = clean(text)
     if clean_text.casefold() in TRUTHS:
         return clean_text.casefold()
@@ -81,7 +82,7 @@ def look_of(text: str) -> str:
 
 
 def perhaps(text: str) -> tuple[str, str]:
-    """What all texts that may be one value with a text have in common: one of the two, by letters
+    """The forms that all texts share that may be one value with a text: one of the two, by letters
     or by how they look."""
     clean_text = clean(text)
     if clean_text.isascii():
@@ -112,7 +113,7 @@ def _plain(text: str) -> str:
 @final
 @dataclass(frozen=True)
 class Spellings:
-    """What the different texts of a column are to a person.
+    """The spellings of a column: which different texts are one value to a person.
 
     `names`: every text that is not a value as it stands, and the value that it surely is; empty
     where each is its own. `doubts`: values that may be one, in groups of two or more, each group in
@@ -154,7 +155,7 @@ class UnitDoubts:
 
 
 def spellings_of(distinct: Sequence[str]) -> Spellings:
-    """What some different texts are. For the many of a column that has a value a row see
+    """The spellings among some different texts. For the many of a column that has a value a row see
     `spellings_of_series`."""
     folded = {text: clean(text) for text in distinct}
     lower = {name.casefold() for name in folded.values()}
@@ -195,8 +196,8 @@ def as_values(
 
 
 def spellings_of_series(texts: Series) -> Spellings:
-    """What the different texts of a column are, of which there may be a million: only those that
-    are nearly alike are looked at."""
+    """The spellings among the different texts of a column, of which there may be a million: only
+    those that are nearly alike are looked at."""
     distinct = texts.unique().drop_nulls()
     if len(distinct) <= 200:
         return spellings_of(distinct.sort().to_list())

@@ -1,5 +1,5 @@
-"""What a table's columns become before they are attributes or inputs: numbers put into classes,
-rows without a value left out, numbers and categories as one array of inputs."""
+"""The preparation of a table's columns before they are attributes or inputs. Numbers are put into
+classes, rows without a value left out, numbers and categories made one array of inputs."""
 
 from __future__ import annotations
 

@@ -62,19 +62,19 @@ def read_table(
     text, empty ones null.
 
     Cells of a CSV are separated by commas, or by what stands in its first line without one:
-    semicolons, tabs, bars, or spaces where every line has as many cells and one of them is an
-    image. Comments, `sep=`, blank lines and a line with the number of rows above the table are
-    passed over (`crosswind.data.preamble`), and so is a column without a name whose whole numbers
-    grow from row to row; other columns without a name are called by their number.
+    semicolons, tabs or bars. Spaces separate them where every line has as many cells and one of
+    them is an image. Comments, `sep=`, blank lines and a line with the number of rows above the
+    table are passed over (`crosswind.data.preamble`). So is a column without a name whose whole
+    numbers grow from row to row; other columns without a name are called by their number.
 
     `names`: of the columns of a CSV whose first line is a row; where it holds just these names, it
     is none. `unnamed`: what a column without a name is called, with {number} for its
     number, one that counts the rows too.
 
     `field` names the setting in errors about the path, `remedy` says how names are given, with
-    {names} for some. Raises `InputError` for a path that is no such file and names that do not fit,
-    `DataError` for a file that cannot be read as a table, has no rows, gives two columns one name, or
-    holds a row where its names should stand.
+    {names} for some. Raises `InputError` for a path that is no such file and names that do not fit.
+    Raises `DataError` for a file that cannot be read as a table, has no rows, gives two columns one
+    name, or holds a row where its names should stand.
     """
     file_path, kind = _table_file(path, field, names)
     import polars

@@ -101,7 +101,7 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
 
 
 def _entries(folder_path: str, prefix: str, called: str) -> list[os.DirEntry[str]]:
-    """What lies in a folder, by name: whatever is wrong is said of the same file on every
+    """The entries of a folder, by name: whatever is wrong is said of the same file on every
     machine."""
     try:
         with os.scandir(folder_path) as listing:

@@ -1,5 +1,5 @@
-"""What an estimator of accuracy is: it reads what a model says of rows that nobody labelled, and
-tells how much of it is right.
+"""The base of estimators of accuracy, which read a model's answers for rows that nobody labelled
+and tell how much of them is right.
 
 There are three kinds. A *direct* estimator (`Estimator`) learns from labelled rows of the source. A
 *measure* (`Measure`) is a number that goes up with accuracy; labelled sets of other distributions,
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model says of n rows.
+    """The answers of a model for n rows.
 
     `answer` int64 [n], -1 for an answer that names no class. `logits` floating [n, k], or None
     where there are labels only. `classes`: k, the number of classes. `neighbours`: by
@@ -89,7 +89,7 @@ class Answers:
         return float(near - own)
 
     def take(self, rows: NDArray[np.int64]) -> Answers:
-        """What is said of some rows, repeats allowed; `rows` int64 [m]."""
+        """The answers for some rows, repeats allowed; `rows` int64 [m]."""
         logits = None if self.logits is None else self.logits[rows]
         neighbours = {name: votes[rows] for name, votes in self.neighbours.items()}
         entropies = {name: entropy[rows] for name, entropy in self.entropies.items()}
@@ -178,7 +178,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def fit(self, source: Labelled) -> Any:
-        """What it keeps of the labelled source; handed to `estimate`."""
+        """The state that it learns of the labelled source; handed to `estimate`."""
 
     @abstractmethod
     def estimate(self, fitted: Any, target: Answers) -> float | Estimate:

@@ -1,5 +1,4 @@
-"""What speaks against an estimate of accuracy: signs in the answers themselves, each a number and a
-sentence.
+"""Signs against an estimate of accuracy, in the answers themselves, each a number and a sentence.
 
 None of them needs a label of the target. A finding without a warning is no proof that an estimate
 holds.
@@ -96,9 +95,10 @@ def mistakes(source: Labelled) -> DiagnosisFinding:
 
 
 def neighbourhoods(answers: Answers, subject: str) -> list[DiagnosisFinding]:
-    """By neighbourhood: by how many nats the mean entropy of the outputs for the neighbours exceeds
-    that for the rows themselves (Ng et al. 2022, section 5.4), and the share of rows whose answer
-    is another one when asked again, as a row and as its own first neighbour."""
+    """By neighbourhood, two numbers. The first is by how many nats the mean entropy of the outputs
+    for the neighbours exceeds that for the rows themselves (Ng et al. 2022, section 5.4). The
+    second is the share of rows whose answer is another one when asked again, as a row and as its
+    own first neighbour."""
     findings = []
     for name in answers.entropies:
         rise = answers.entropy_rise(name)
@@ -188,7 +188,7 @@ def chance_floor(source: Labelled, accuracy: float, subject: str) -> DiagnosisFi
 
 def constant_answers(source: Labelled, target: Answers) -> DiagnosisFinding:
     """The share of the commonest answer on the target. It warns where the answers that differ are
-    less than a quarter of the labels that do: of those of the source, or of equal shares where
+    less than a quarter of the labels that do. Those are of the source, or of equal shares where
     there is no source."""
     counts = _counts(target.answer, target.classes)
     share = float(counts.max() / len(target))

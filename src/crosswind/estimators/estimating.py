@@ -329,8 +329,8 @@ def told_of(
     neighbourhood: str,
     name: str,
 ) -> tuple[dict[str, float | None], list[str]]:
-    """What a study keeps of the set `name`, and sentences without their subject: warnings, and why
-    something is not there.
+    """The scores that a study keeps of the set `name`, and sentences without their subject:
+    warnings, and why something is not there.
 
     `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high`
     are those of direct estimators and of a measure that has a pool.
@@ -380,7 +380,8 @@ def refusal(
 
 
 def _missing_of_set(access: Access, set_name: str, answers: Answers, n_classes: int) -> str:
-    """What an estimator reads that the answers for one set lack, in a sentence; "" for nothing."""
+    """The input of an estimator that the answers for one set lack, in a sentence; "" for
+    nothing."""
     why = _unread_logits(access, set_name, answers)
     if why:
         return why

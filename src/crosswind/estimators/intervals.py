@@ -3,29 +3,26 @@
 *Interval of a pool.* On every set p of the pool the estimator is e_p and the accuracy a_p. The
 error is counted in units of s(e) = FLOOR + |a_S - e|, which grow with the drop from the accuracy
 a_S on the source. The interval of a target with estimate e is e + s(e) q, with q the quantiles of
-the signed scores (a_p - e_p) / s(e_p): split conformal prediction (Vovk et al. 2005) with
+the signed scores (a_p - e_p) / s(e_p). That is split conformal prediction (Vovk et al. 2005) with
 normalised scores (Papadopoulos et al. 2002), localised: a set weighs exp(-|e_p - e| / BANDWIDTH)
-(Guan 2023), and where the labels of the target have shifted, more if its own have (`shifted_pool`).
-A family of the pool
-is one observation, shared by its sets, and the family to come weighs as much as one and may lie as
-far out as can be (Dunn et al. 2023). Between two scores the quantile is interpolated. In quadrature
-comes the chance of which rows were drawn, those of the source and the target, as far as it exceeds
-that of a set of the pool, which is in the scores already. For that the families of a pool should
-show rows of their own draw.
-FLOOR and BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and
-strong shifts are covered about alike. The interval covers where the target misleads the estimator
-no more than a further family of the pool would, and nowhere else for certain:
+(Guan 2023). Where the labels of the target have shifted, a set weighs more if its own have
+(`shifted_pool`). A family of the pool is one observation, shared by its sets. The family to come
+weighs as much as one and may lie as far out as can be (Dunn et al. 2023). Between two scores the
+quantile is interpolated. In quadrature comes the chance of which rows were drawn, those of the
+source and the target. It counts as far as it exceeds that of a set of the pool, which is in the
+scores already. For that the families of a pool should show rows of their own draw. FLOOR and
+BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and strong
+shifts are covered about alike. The interval covers where the target misleads the estimator no more
+than a further family of the pool would, and nowhere else for certain:
 `benchmarks/papers/interval_coverage.py` measures it. Where families can be exchanged with the
-target's it holds 9
-times in 10 if the sets of a family err alike, and more often the less they do.
+target's it holds 9 times in 10 if the sets of a family err alike, and more often the less they do.
 
 *Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the
-estimate moves; few rows make that a guess, so that its quantile is Student's for as many rows. Rows
-drawn anew hold no mistake where there is none, so that each side is at least as long as the exact
-bounds of the source's accuracy (Clopper and Pearson 1934) lie from the estimate for the source
-itself. In quadrature come the exact bounds of n answers of which a share e is right, the chance of
-the target. No interval of a pool is narrower than the chance of source and target around its own
-middle.
+estimate moves. Few rows make that a guess, so that its quantile is Student's for as many rows. Rows
+drawn anew hold no mistake where there is none. So each side is at least as long as the exact bounds
+of the source's accuracy (Clopper and Pearson 1934) lie from the estimate for the source itself. In
+quadrature come the exact bounds of n answers of which a share e is right, the chance of the target.
+No interval of a pool is narrower than the chance of source and target around its own middle.
 """
 
 from __future__ import annotations

@@ -205,8 +205,8 @@ def _embedded(roots: Floats, answer: NDArray[np.int64]) -> Floats:
 
 
 def _unexplained(source: Labelled, target: Answers) -> float:
-    """The part of the squared distance between the outputs of source and target that is left when
-    the source's rows weigh as the best mixture of their classes; 1 where there is no distance.
+    """The unexplained part of the squared distance between the outputs of source and target; 1
+    where there is no distance. The source's rows weigh as the best mixture of their classes.
 
     The mixture is fitted to the mean embedding and to the shares of the answers: those have less
     chance in them.

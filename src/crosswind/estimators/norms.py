@@ -146,9 +146,9 @@ class SpectralNorm(WeightNorm):
     Assumes: among networks of one architecture the smaller weights generalise better. Ng et al.
     2022 found correlations with accuracy near 0 or negative.
     Reads: the weights; no row. It tells networks apart, and no two sets of one network.
-    Convolutions: `kernel` takes the weights as [out, in x height x width], `operator` the periodic
-    convolution of images of `size` x `size` pixels, of stride 1 and one group: 0.6 s for a layer of
-    64 channels, 18 s for one of 256.
+    Convolutions: `kernel` takes the weights as [out, in x height x width]. `operator` takes the
+    periodic convolution of images of `size` x `size` pixels, of stride 1 and one group: 0.6 s for a
+    layer of 64 channels, 18 s for one of 256.
     Reference: Yoshida & Miyato 2017, "Spectral Norm Regularization for Improving the
     Generalizability of Deep Learning";
     as a baseline Ng et al. 2022, appendix B.1.

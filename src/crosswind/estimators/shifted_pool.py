@@ -3,13 +3,13 @@ which of them resemble a target.
 
 A pool of changed copies shows changes of inputs and none of the shares of the classes. Drawing its
 rows again costs no answer of the model. Where the target looks as under a shift of labels
-(`label_shift`), the estimators learn from these sets too, most from those whose signs are alike:
-the share `moved` of the labels that would lie in other classes, and the part `explained` of the
-distance to the source. A set weighs exp(-|moved_p - moved| / MOVED_APART - |explained_p -
-explained| / EXPLAINED_APART), one that does not look so `UNLIKE` times that, and a changed copy
-that looks so without a shift `MISTAKEN` times that: a model whose answers to changes look so tells
-little by them. Where the target does not look so, they learn from the pool as it is. All of these
-numbers were chosen on networks of which no reported figure is made.
+(`label_shift`), the estimators learn from these sets too, most from those whose signs are alike.
+The signs are the share `moved` of the labels that would lie in other classes, and the part
+`explained` of the distance to the source. A set weighs exp(-|moved_p - moved| / MOVED_APART -
+|explained_p - explained| / EXPLAINED_APART). One that does not look so weighs `UNLIKE` times that,
+and a changed copy that looks so without a shift `MISTAKEN` times that. A model whose answers to
+changes look so tells little by them. Where the target does not look so, they learn from the pool as
+it is. All of these numbers were chosen on networks of which no reported figure is made.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def _of_set(labelled: Labelled) -> list[Labelled]:
 def with_other_shares(
     labelled: Labelled, share: float, rows: int, random: np.random.Generator
 ) -> Labelled:
-    """So many of the rows, of which about `share` of the labels lie in other classes than before:
-    at random, with a class or two left out, or with one far more frequent. Rows of a class are
-    repeated only where there are too few."""
+    """So many of the rows, of which about `share` of the labels lie in other classes than before.
+    They are moved at random, with a class or two left out, or with one far more frequent. Rows of a
+    class are repeated only where there are too few."""
     before = np.bincount(labelled.label) / len(labelled.label)
     new_shares = before
     for _ in range(100):

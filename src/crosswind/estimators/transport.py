@@ -58,7 +58,7 @@ def told_if_drawn(answers: Answers, drawn_rows: NDArray[np.int64], subject: str)
 
 
 def transport_costs(answers: Answers, marginal: Floats, temperature: float) -> Floats:
-    """What each row costs in the cheapest transport of all rows to one-hot labels with this
+    """The cost of each row in the cheapest transport of all rows to one-hot labels with this
     marginal, float64 [n] in [0, 1].
 
     A row with probabilities p costs ||e_y - p||_1 / 2 = 1 - p_y where it goes to label y (Lu et al.
@@ -117,7 +117,7 @@ class Cot(Estimator):
         )
 
     def estimate(self, fitted: tuple[float, Floats], target: Answers) -> Estimate:
-        """What the transport leaves of 1."""
+        """1 less the cost of the transport."""
         temperature, marginal = fitted
         drawn_rows = kept_rows(target)
         costs = transport_costs(target.take(drawn_rows), marginal, temperature)

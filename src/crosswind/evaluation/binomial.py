@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def exact_bounds(share: float, rows: float, level: float) -> tuple[float, float]:
     """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many rows,
-    which may be a fraction of one: by neither is it missed in more than (1 - `level`) / 2 of all
+    which may be a fraction of one. By neither is it missed in more than (1 - `level`) / 2 of all
     draws, and they differ for every share."""
     from scipy.special import betaincinv  # not at the top: reports load this room and start at once
 

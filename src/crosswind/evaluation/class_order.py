@@ -1,9 +1,9 @@
 """Whether a model's outputs stand in another order than its classes are named in: told from rows
 whose labels are known.
 
-A network that is given in another order than we read it is wrong in a pattern: what it answers goes
-over into the labels by a matching of outputs to classes. `better_order` finds such a matching, and
-tells it from honest confusion by two conditions:
+A network that is given in another order than we read it is wrong in a pattern. Its answers go over
+into the labels by a matching of outputs to classes. `better_order` finds such a matching, and tells
+it from honest confusion by two conditions:
 
 * The matching is *far better*: over the classes that it moves it is right `FAR` times as often as
   the given order, classes alike, or `FAR_FROM_MANY` times where it is right on less than half.
@@ -11,12 +11,12 @@ tells it from honest confusion by two conditions:
   order in which that answer is the commonest class.
 * Chance does not explain that. Under the hypothesis that the given order is at least as good, a row
   on which one of the two orders is right is a coin that shows the other order at most half of the
-  time; `_chance` bounds the probability of a surplus as large. `LEVEL` is divided among three ways
+  time. `_chance` bounds the probability of a surplus as large. `LEVEL` is divided among three ways
   of finding an order. Usual ones (sorted as text, turned round, shifted by one) are tried on all
   rows. The matching that half of the rows of each class show is tried on the other half, so that
   its choice costs nothing: many classes of few rows need that. The matching that all rows show is
-  tried on all of them, its level divided by the number of matchings that move as many classes: two
-  classes changed about need that.
+  tried on all of them. Its level is divided by the number of matchings that move as many classes:
+  two classes changed about need that.
 
 `benchmarks/papers/class_orders.py` measures how often honest networks are taken for ones of another
 order,
@@ -87,7 +87,7 @@ class BetterOrder:
 def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> BetterOrder | None:
     """The order that explains the rows far better than `class_names`, or None where there is none.
 
-    `answer` int64 [n], the number of the output that a model answered by, -1 for no answer; `label`
+    `answer` int64 [n], the number of the output that a model answered by, -1 for no answer. `label`
     int64 [n], of the class of each row, in the order of `class_names`; rows are in the order of the
     source.
     """

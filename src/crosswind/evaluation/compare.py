@@ -20,8 +20,7 @@ _ROUNDING = 1e-12
 
 
 class Seeds(NamedTuple):
-    """What names a run beside its settings where a study has several split seeds: it is run at
-    every pair of both."""
+    """The seeds of a run where a study has several split seeds: it is run at every pair of both."""
 
     split: int
     seed: int
@@ -107,16 +106,16 @@ def over_runs(values: Mapping[Any, float], level: float = 0.95) -> DifferenceSum
     several split seeds.
 
     Split seeds (a of them) and seeds (b) are crossed random effects: y_ij = m + S_i + T_j + E_ij,
-    all normal. With the mean squares MS_S and MS_T of the means by split seed and by seed, and MS_E
-    of the rest, the half-width h of the interval is h^2 = (t^2 MS_S + t'^2 MS_T) / (a b), where t
-    and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom, and at least that of MS_E
+    all normal. MS_S and MS_T are the mean squares of the means by split seed and by seed, MS_E that
+    of the rest. The half-width h of the interval is h^2 = (t^2 MS_S + t'^2 MS_T) / (a b), where t
+    and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom. It is at least that of MS_E
     alone, for (a - 1) (b - 1). Its coverage is at least `level` for any variances (Banerjee 1960):
     an interval by Satterthwaite's degrees of freedom is narrower and falls to 0.89 with two split
     seeds (`benchmarks/papers/intervals.py`).
 
     Where pairs are missing, the split seed or seed that has the smallest share of its runs is left
-    out, until none is missing; of equal ones a seed before a split seed, the last first. Raises
-    `ValueError` as `summary` does.
+    out, until none is missing. Of equal ones a seed goes before a split seed, the last first.
+    Raises `ValueError` as `summary` does.
     """
     whole_runs = _rectangle(values)
     splits = len({key.split for key in whole_runs if isinstance(key, Seeds)}) or 1

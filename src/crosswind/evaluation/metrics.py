@@ -164,11 +164,11 @@ def scores(
     `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong);
     `balanced_accuracy`, the mean recall over the classes that have rows, of which there are
     `classes`; `majority`, the share of the rows that are of the most frequent one; `groups`, for
-    each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a
-    group with at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal
-    groups the first; all None where no group is that large); `groups_skipped`, the groups with rows
-    but fewer than `min_rows`; `nll`, the mean negative log likelihood of the label in nats; `ece`,
-    see `calibration_error`.
+    each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a group with
+    at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal groups the
+    first; all None where no group is that large); `groups_skipped`, the groups with rows but fewer
+    than `min_rows`; `nll`, the mean negative log likelihood of the label in nats; `ece`, see
+    `calibration_error`.
 
     `seen`: which groups training shows, of a systematic shift; without it `seen_accuracy`,
     `unseen_accuracy` and `rho` are None (`systematic_scores`).
@@ -220,9 +220,9 @@ def scores(
 def estimate_metrics(
     label: str, estimate: Mapping[str, float | None], accuracy: float
 ) -> dict[str, float | None]:
-    """What scores hold of an estimated accuracy: itself, its interval, what it is above the
-    accuracy, and whether the interval holds that (0, 1). Those of a measure also, or only, what it
-    measured and by how many nats entropy rises near the rows.
+    """The scores of an estimated accuracy: itself, its interval, what it is above the accuracy, and
+    whether the interval holds that (0, 1). Those of a measure also, or only, what it measured and
+    by how many nats entropy rises near the rows.
 
     `estimate` has `accuracy`, and `low` and `high` or None for them, and `measure` and
     `entropy_rise`, as far as there are; names end with the estimator's label.

@@ -65,7 +65,7 @@ def judged_together(p_values: Mapping[K, float], multiplicity: str) -> Family[K]
 
     With r of m tests told, a p-value is told below 0.05 / (m - r + 1) by Holm, below 0.05 r / m by
     Benjamini and Hochberg, and r counts as 1 where nothing is. Of the intervals of told differences
-    at that level at most 5% are expected to miss, for r of m intervals at 1 - 0.05 r / m have that
+    at that level at most 5% are expected to miss. Intervals of r of m at 1 - 0.05 r / m have that
     (Benjamini and Yekutieli 2005), and those of Holm are wider.
     """
     if multiplicity in ADJUST:

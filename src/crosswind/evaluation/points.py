@@ -90,7 +90,7 @@ class Cell(NamedTuple):
 
 
 class PointRule(NamedTuple):
-    """What a line is fitted on, in words and as a mask of points; the last argument is the
+    """The points that a line is fitted on, in words and as a mask; the last argument is the
     architecture, or -1 for any.
 
     `uses_target_labels`: among them are accuracies on the test domain whose accuracies are
@@ -265,7 +265,7 @@ def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Kendall's tau-b of n points, each taken as often as `weights` [draws, n] says: [draws], NaN
     where one side has no two values.
 
-    As `scipy.stats.kendalltau`, but for all draws at once: a pair counts w_i w_j times, and a point
+    As `scipy.stats.kendalltau`, but for all draws at once. A pair counts w_i w_j times, and a point
     that is taken twice makes a pair that is tied on both sides, which counts nowhere.
     """
     if not len(x):

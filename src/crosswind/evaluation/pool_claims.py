@@ -1,4 +1,4 @@
-"""What Ng et al. 2022 claim of neighbourhood invariance, put to the test on a pool of networks.
+"""The claims of Ng et al. 2022 on neighbourhood invariance, put to the test on a pool of networks.
 
 Each claim is a difference with a sign, its interval and p-value by drawing whole networks anew, see
 `crosswind.evaluation.pools`. All p-values of a pool are adjusted together by Holm's method, and

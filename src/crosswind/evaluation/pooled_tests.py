@@ -1,8 +1,9 @@
 """Tests of claims over several cases: a mean, a share of cases, an order of conditions, agreement of
 two conditions, and whether one method is best everywhere.
 
-Every test has a `value` that is above 0 where the claim is right, a two-sided p, an interval where
-there is one, and the least true value that it would have told. Plain numbers in, plain values out.
+Every test has a `value` that is above 0 where the claim is right, and a two-sided p. It has an
+interval where there is one, and the least true value that it would have told. Plain numbers in,
+plain values out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MEAN, SHARE, ORDER, AGREEMENT, BEST, RANKS = (
 
 
 class PooledTest(Protocol):
-    """What every test tells."""
+    """The outcome that every test has."""
 
     @property
     def value(self) -> float:
@@ -445,7 +446,8 @@ class NobodyBestTest:
 
 def _leads(scores: Sequence[Mapping[Any, float]]) -> tuple[Floats, Floats]:
     """By row and other row of one case: how far the other is ahead (minus infinity for the row
-    itself), and the one-sided p of the paired t-test that it is (1 where there is none)."""
+    itself). Beside it is the one-sided p of the paired t-test that it is (1 where there is
+    none)."""
     n_rows = len(scores)
     leads = np.full((n_rows, n_rows), -np.inf)
     p_values = np.ones((n_rows, n_rows))
@@ -469,5 +471,5 @@ def _normal_sum(level: float, power: float) -> float:
 
 
 def run_words(runs: Sequence[Any]) -> str:
-    """What the runs of a mean are called: seeds, or pairs with split seeds."""
+    """The word for the runs of a mean: seeds, or pairs with split seeds."""
     return "runs" if any(isinstance(run, Seeds) for run in runs) else "seeds"

@@ -18,7 +18,7 @@ Predictions are not cut to [0, 1], as in the paper.
 *Intervals* of `judge` and `comparison` are a bootstrap: whole networks are drawn with replacement,
 and every line is fitted anew. The interval is the number +- t SE, with SE from the spread of the
 draws and t of Student's distribution with one degree of freedom less than there are networks. It
-does not end at the quantiles of the draws: where a cell has few networks these can miss the number
+does not end at the quantiles of the draws. Where a cell has few networks these can miss the number
 itself, since networks repeat in a draw and a line fits it too well.
 """
 
@@ -213,7 +213,7 @@ def judge(
 
 
 def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[str, OnDomain]:
-    """What is told on each test domain alone, in the order of the points.
+    """The measures on each test domain alone, in the order of the points.
 
     A domain on which networks were trained has the numbers of the networks trained elsewhere; in
     domain where there are none.
@@ -377,8 +377,8 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
     Points in domain are no shifts and are not counted. `by`: "drop" takes terciles, over all pairs,
     of the fall of accuracy from the source (`Point.source`, else the network's own point in
     domain); "severity" takes the severity given. A share's interval is that of Clopper and Pearson
-    for as many independent pairs as give the variance between networks (Korn and Graubard 1998);
-    where all or none are covered, for as many as there are networks.
+    for as many independent pairs as give the variance between networks (Korn and Graubard 1998).
+    Where all or none are covered, for as many as there are networks.
     """
     if by not in ("drop", "severity"):
         raise ValueError(f'by is {by!r}: choose "drop" or "severity"')

@@ -1,7 +1,7 @@
 """Systematic robustness: what is learned of an environment on some classes, and how much of it the
 other classes show.
 
-Pure functions of answers. `rho` is equation 1 of Omran and Schiele 2022, `effective_robustness`
+Pure functions of answers. `rho` is equation 1 of Omran and Schiele 2022. `effective_robustness` is
 what Taori et al. 2020 measure, named beside it: rho alone is 1 wherever nothing was learned of the
 environment that the reference did not know.
 """
@@ -68,7 +68,7 @@ def systematic(
     """Accuracies and rho in one environment, with the percentile interval of rho over test rows and
     over seeds.
 
-    `right` bool [seeds, n]: whether each run answered each test row of the environment; `seen` bool
+    `right` bool [seeds, n]: whether each run answered each test row of the environment. `seen` bool
     [n]: whether training showed the row's class there; `reference` bool [models, n]: the same rows
     answered by a reference model, or several. A replicate draws seeds, and rows of seen and of
     unseen classes apart, with replacement; the reference's rows with them. One seed cannot be
@@ -109,11 +109,11 @@ def systematic(
 
 
 def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tuple[float, float]:
-    """What the exact bounds of the accuracies leave to rho: how far each moves it alone, in
-    quadrature.
+    """The part of rho's interval that the exact bounds of the accuracies add: how far each moves it
+    alone, in quadrature.
 
     `sides`: answers to seen and to unseen rows, [seeds, rows] each. A reference is known but for
-    chance where it is right on all rows or on none; elsewhere its rows are drawn with the others,
+    chance where it is right on all rows or on none. Elsewhere its rows are drawn with the others,
     and the bootstrap holds what it shares with them.
     """
     seen, unseen = (float(right.mean()) for right in sides)
@@ -227,7 +227,8 @@ def kept_apart(
 
 
 def systematic_scores(by_name: Mapping[str, SystematicScores]) -> dict[str, Any]:
-    """What scores hold: means over the environments, and each of them as plain values.
+    """The scores of systematic robustness: means over the environments, and each of them as plain
+    values.
 
     `seen_accuracy`, `unseen_accuracy`, `rho`: None without environments; rho also where it is
     undefined in one of them.

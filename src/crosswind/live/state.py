@@ -348,7 +348,7 @@ class LiveStudy:
     # -- reading ----------------------------------------------------------------------------------
 
     def _titles(self, keys: Sequence[str]) -> dict[str, str]:
-        """What jobs are called: their method, shift, point and seed."""
+        """The names of jobs: their method, shift, point and seed."""
         if not keys:
             return {}
         query = sa.select(study_runs.c.key, study_runs.c.labels).where(

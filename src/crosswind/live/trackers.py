@@ -51,7 +51,8 @@ class Tracker(Protocol):
     does."""
 
     def curve(self, run: LoggedRun, step: int, values: Mapping[str, float]) -> None:
-        """What a run measured at a step, by `SET/METRIC`; its first call begins the run."""
+        """The values that a run measured at a step, by `SET/METRIC`; its first call begins the
+        run."""
 
     def ended(self, run: LoggedRun, status: str, scores: Mapping[str, float]) -> None:
         """How a run ended, with its scores by `RULE/SET/METRIC`."""

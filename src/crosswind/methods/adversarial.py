@@ -1,4 +1,4 @@
-"""What ADA and ME-ADA share: phases of training between which adversarial copies of the training
+"""The training that ADA and ME-ADA share: phases between which adversarial copies of the training
 pictures are appended."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What COS, VICReg and MMD-align share: pairs of rows of two environments, both classified and
-their embeddings aligned."""
+"""The training that COS, VICReg and MMD-align share: pairs of rows of two environments, both
+classified and their embeddings aligned."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ class Alignment(Method):
     """The mean cross-entropy of both members of every pair plus weight x how far their embeddings
     are apart, by a subclass.
 
-    `pairs`: "view", an image and the same under another value of the derived attribute that makes
-    environments; "instance", the same with a random crop for either; "class", another row of the
-    class. See `Partners`, for which pairs are made of a batch.
+    `pairs` is "view", "instance" or "class". "view" pairs an image with the same under another
+    value of the derived attribute that makes environments. "instance" pairs the same with a random
+    crop for either. "class" pairs it with another row of the class. See `Partners`, for which pairs
+    are made of a batch.
     """
 
     weight: float = knob(

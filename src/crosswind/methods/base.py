@@ -65,7 +65,7 @@ State: TypeAlias = "dict[str, Tensor]"
 
 @dataclass(frozen=True)
 class Info:
-    """What a method may know of a run before it starts; plain values.
+    """Facts that a method may know of a run before it starts; plain values.
 
     `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and
     `environment_counts[e]` are numbers of training rows, 0 for a cell that training never shows.
@@ -108,10 +108,11 @@ class Partners:
 
     A row seen elsewhere has its partner in `clean`; one seen in `clean` has it in another
     environment, drawn as the partner's visits are. No partner is shown where training never shows
-    it. A row for which there is none is its own, where it was seen. `by`: `"view"`, the same image,
-    both cropped alike; `"instance"`, the same image, each with a crop of its own; `"class"`,
-    another row, drawn evenly from those of the class; the row itself where it is the only one.
-    `crop`: what both members, uint8 images, go through before environments are made of them.
+    it. A row for which there is none is its own, where it was seen. `by` is `"view"`, the same
+    image, both cropped alike; `"instance"`, the same image, each with a crop of its own; or
+    `"class"`. `"class"` is another row, drawn evenly from those of the class, or the row itself
+    where it is the only one. `crop`: what both members, uint8 images, go through before
+    environments are made of them.
     """
 
     by: str
@@ -158,7 +159,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a loss function gives back.
+    """The value of a loss function.
 
     `total`: the scalar that is descended, in nats. `terms`: scalars to be logged, without gradient;
     left as tensors, they are read at validation only. `state`: new values of state tensors, put in
@@ -233,8 +234,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Output:
-    """What a method says of n inputs: `logits` float [n, k], or `label` int64 [n] with -1 where the
-    answer had none.
+    """The answers of a method for n inputs: `logits` float [n, k], or `label` int64 [n] with -1
+    where the answer had none.
 
     `label` is needed where the answer is not the largest logit; `parsed` bool [n] marks the answers
     that could be read.
@@ -294,7 +295,7 @@ class HeldOut(Protocol):
 
 
 class RunContext(Protocol):
-    """What the loop does for `update` and `stage`.
+    """The services of the loop for `update` and `stage`.
 
     `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows]
     and `environment` int64 [n_rows] or None are the training rows', on the run's device; `holdout`
@@ -326,7 +327,7 @@ class RunContext(Protocol):
         ...
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
-        """What the method now says of training rows, or what the base run's model says, in
+        """The method's present answers for training rows, or those of the base run's model, in
         evaluation mode; on the CPU."""
         ...
 
@@ -370,8 +371,8 @@ class Method:
         return {"main": main}
 
     def views(self) -> tuple[Transform | None, ...]:
-        """What is done to the uint8 images of a training batch: the first gives `batch.x`, further
-        ones `batch.views`.
+        """The transforms of the uint8 images of a training batch: the first gives `batch.x`,
+        further ones `batch.views`.
 
         None leaves the images as they are. Each view of each visit of a row has randomness of its
         own, by row, visit and view. Applied to images of 1 or 3 channels (`InputError` otherwise),
@@ -403,8 +404,8 @@ class Method:
         return Stage() if index == 0 else None
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
-        """What the trained method says of x [n, ...]. Modules are in evaluation mode and must stay
-        as they are."""
+        """The answers of the trained method for x [n, ...]. Modules are in evaluation mode and must
+        stay as they are."""
         return Output(logits=modules["model"](x))
 
     def adapt(self, modules: Modules, state: State, data: Unlabelled) -> tuple[Modules, State]:
@@ -422,8 +423,8 @@ class Method:
         return {}
 
     def doubts(self, state: State) -> list[str]:
-        """What a reader of the run's numbers must be told, a sentence each; `state` is that at the
-        end of training."""
+        """The doubts that a reader of the run's numbers must be told, a sentence each; `state` is
+        that at the end of training."""
         return []
 
     def measured(self, state: State) -> Mapping[str, float]:
@@ -432,6 +433,6 @@ class Method:
         return {}
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
-        """What there is to look at after training, by name; `state` is that at its end. Reports
-        draw it, and no number reads it."""
+        """The exhibits to look at after training, by name; `state` is that at its end. Reports draw
+        it, and no number reads it."""
         return {}

@@ -239,7 +239,7 @@ class BetaVAE(Method):
         }
 
     def _look(self, context: RunContext) -> None:
-        """What the trained autoencoder makes of training rows."""
+        """Pictures that the trained autoencoder makes of training rows."""
         modules, n = context.modules, len(context.y)
         rows = torch.linspace(0, n - 1, min(n, LOOKED)).long().to(context.y.device)
         with torch.no_grad():

@@ -131,7 +131,7 @@ class Moments:
 
     @property
     def hook(self) -> Callable[[nn.Module, Any], None]:
-        """What is called before the layer's forward pass."""
+        """The hook before the layer's forward pass."""
         return lambda norm, inputs: self.add(inputs[0])
 
     def add(self, x: Tensor) -> None:

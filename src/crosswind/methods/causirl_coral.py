@@ -31,18 +31,18 @@ class CausIRLCORAL(Method):
         covariance            |C_P - C_Q|_F^2 / (4 d^2)       (equation 1 of Sun and Saenko 2016)
     with m and C the mean and the covariance (over n - 1) of the d features of a mixture's rows, the
     head's input and not logits. A share for each environment is drawn evenly from [0, 1], and each
-    of its rows goes to P with that chance, else to Q, so that the mixtures differ in how they weigh
+    of its rows goes to P with that chance, else to Q. So the mixtures differ in how they weigh
     environments.
     Assumes: training rows of several environments; each batch holds equal shares of them
         (`needs.sampler`), as in DomainBed. With a single one the mixtures are two random halves of
-        the batch, as in the code of Jeon et al. 2025: their distributions are the same whatever the
+        the batch, as in the code of Jeon et al. 2025. Their distributions are the same whatever the
         features, so there is nothing to learn of an environment, and the run says so. A mixture of
         one row has no covariance: means only are compared. A batch all of whose rows go to one
         mixture has no penalty.
     Knobs: weight (the papers' gamma) 1, DomainBed's default, whose search is 0.1 to 10, and that of
-        Jeon et al. 2025 for Shapes3D and real data; they take 0.5 for SmallNORB, 0.3 for dSprites,
+        Jeon et al. 2025 for Shapes3D and real data. They take 0.5 for SmallNORB, 0.3 for dSprites,
         where their code has 0.1, and 0.1 for DeepFashion and CelebA. form "mean-and-covariance",
-        that of the authors' code, which is DomainBed's, and to which these weights belong; the
+        that of the authors' code, which is DomainBed's, and to which these weights belong. The
         covariances' distance alone is 4 times smaller, and hardly moves a network of d = 512 at
         such weights.
     Limits: at weight = 0 it is ERM on the same batches.

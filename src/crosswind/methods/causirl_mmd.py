@@ -36,7 +36,7 @@ class CausIRLMMD(Method):
         unbiased   without them: right on average, and so negative at times
     Assumes: training rows of several environments; each batch holds equal shares of them
         (`needs.sampler`), as in DomainBed. With a single one the mixtures are two random halves of
-        the batch, as in the code of Jeon et al. 2025: their distributions are the same whatever the
+        the batch, as in the code of Jeon et al. 2025. Their distributions are the same whatever the
         features, so there is nothing to learn of an environment, and the run says so. A batch all
         of whose rows go to one mixture has no penalty, nor one with a single row in a mixture in
         "unbiased".
@@ -52,7 +52,7 @@ class CausIRLMMD(Method):
     Deviations: the authors' code cuts each environment's rows in the order of the batch, and leaves
         the penalty out where a mixture has one row; here "biased" needs none of that. The number of
         an environment's rows in the first mixture is, as there, any from none to all with equal
-        chance. The median width is a function of the features and is differentiated as one: held
+        chance. The median width is a function of the features and is differentiated as one. Held
         constant, it follows rows that the biased estimate draws together step by step, and the
         classifier is lost.
     Reference:

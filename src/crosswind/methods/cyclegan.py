@@ -59,8 +59,8 @@ class CycleGAN(Method):
         D descends ((D(x, s, y) - 1)^2 + D(G, t, y)^2) / 2, with G from the last 50 translations or
         this step's (Zhu et al. 2017, equations 1 to 3 and section 4). Then the model descends the
         mean cross-entropy of the rows and of their translations to all other values, so that the
-        values of a row are seen evenly (Goel et al. 2020, without their group objective, as Wiles
-        et al. 2022).
+        values of a row are seen evenly. That is Goel et al. 2020 without their group objective, as
+        Wiles et al. 2022.
     Assumes: each class is seen with at least two environments, a few rows each; an environment is a
         change of the picture that convolutions can make. Pictures that the translator cannot
         change, and ones whose class it changes, are noise.
@@ -191,8 +191,8 @@ class CycleGAN(Method):
 
         A cell is e x a class + a value, -1 where there is no picture yet. `shown` uint8 [6, 1 + e,
         c, h, w], six values at most, and `shown_cell` int64 [6]. `quality` [4], -1 before it is
-        known: how often the nearest training picture of a real picture and of a translation has the
-        value that it should have; and the same of the class. Means over cells.
+        known, is how often the nearest training picture has the value that it should have, of a
+        real picture and of a translation. The same of the class follows. Means over cells.
         """
         if not self.share:
             return {}
@@ -316,7 +316,7 @@ class CycleGAN(Method):
         return has_rows.any(0).expand(len(has_rows), -1)
 
     def _condition(self, y: Tensor, value: Tensor, state: State) -> Tensor:
-        """What the generator is told: one-hot values, and classes, float [n, e (+ k)]."""
+        """The generator's condition: one-hot values, and classes, float [n, e (+ k)]."""
         k, e = state["cells"].shape
         if self.by_class:
             conditions = [membership(value, e), membership(y, k)]
@@ -413,8 +413,8 @@ class CycleGAN(Method):
         state["quality"] = self._quality(context, extra, values)
 
     def _quality(self, context: RunContext, extra: Examples, values: Tensor) -> Tensor:
-        """What the state's `quality` holds: by nearest neighbours among as many rows of every class
-        and environment."""
+        """The values of the state's `quality`: by nearest neighbours among as many rows of every
+        class and environment."""
         assert context.environment is not None
         y = context.y
         s = context.environment

@@ -56,9 +56,9 @@ class DANN(Method):
     Limits: at weight = 0 the model is ERM's on the same batches, and the discriminator looks on.
     Deviations: all environments are labelled and told apart, not one source and one target.
         DomainBed's code trains the discriminator on one step and the model on the next, so at its
-        defaults the classifier misses every other batch, and its model also descends minus the
-        gradient penalty; here neither is so. The study's optimiser trains both, where the paper has
-        SGD with a decaying rate and DomainBed Adam with a beta1 of 0.5.
+        defaults the classifier misses every other batch. Its model also descends minus the gradient
+        penalty; here neither is so. The study's optimiser trains both, where the paper has SGD with
+        a decaying rate and DomainBed Adam with a beta1 of 0.5.
     Reference:
         @article{ganin2016domain, title={Domain-Adversarial Training of Neural Networks},
         author={Ganin, Yaroslav and Ustinova, Evgeniya and Ajakan, Hana and Germain, Pascal and
@@ -216,7 +216,7 @@ class DANN(Method):
         return row_losses(modules["discriminator"](features), batch.environment)
 
     def _own(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
-        """What the discriminator descends; `features` [n, d] are without gradient."""
+        """The discriminator's objective; `features` [n, d] are without gradient."""
         features = features.detach().requires_grad_(self.gradient_penalty > 0)
         each = self._domain_losses(modules, features, batch)
         total = each.mean()

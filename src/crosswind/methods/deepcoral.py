@@ -33,12 +33,12 @@ class DeepCORAL(Method):
     Assumes: at least two environments with training rows; refused otherwise, since one leaves no
         pair and so ERM. Each batch holds equal shares of them (`needs.sampler`), as in DomainBed.
         An environment with one row in a batch, or one training row that a batch repeats, has no
-        covariance: pairs with it compare means only, and the mean over pairs is over those that can
+        covariance. Pairs with it compare means only, and the mean over pairs is over those that can
         be compared. Where form "covariance" would find none it is refused.
     Knobs: weight 1, DomainBed's default, whose search is 0.1 to 10; Wiles et al. 2022 searched 0.01
         to 10. form "mean-and-covariance", the loss of DomainBed and WILDS, to which these weights
-        belong. The paper's own is 4 times smaller in the covariance, without the means: at d = 512
-        weights of this size hardly move it, so it wants far larger ones; the authors choose the
+        belong. The paper's own is 4 times smaller in the covariance, without the means. At d = 512
+        weights of this size hardly move it, so it wants far larger ones. The authors choose the
         weight such that both losses are equal at the end of training.
     Limits: at weight = 0 it is ERM on the same batches.
     Deviations: the paper has one labelled and one unlabelled environment; here all are labelled and

@@ -75,7 +75,7 @@ def moment_distance(
     C_j|_F^2; 0 without a pair.
 
     m and C: the mean and the covariance (over n - 1) of a group's features. A group without rows is
-    in no pair, one of a single row in none of the second; `rows` int64 [many]: how many it has in
+    in no pair, one of a single row in none of the second. `rows` int64 [many]: how many it has in
     training, since a batch may hold a row several times. `features` [n, d], `group` int64 [n] in
     [0, many). At least float32, whatever the arithmetic around it. Differentiable once.
     """
@@ -127,7 +127,7 @@ def kernel_distance(
     Its estimates by all pairs of rows, a row with itself included or not (Gretton et al. 2012,
     equations 5 and 3). The kernel is the sum over widths w of exp(-|a - b|^2 / (2 w^2)). None: one
     width, the median distance of two rows of `features` (their section 8), which has its gradient
-    too; at least a thirtieth of the root of the mean squared distance, where most rows coincide. A
+    too. At least a thirtieth of the root of the mean squared distance, where most rows coincide. A
     group without rows is in no pair, nor is one of a single row where `unbiased`. `centre`: the
     group that one of each pair is; None: all pairs count. A row of group -1 is in no group, but in
     the median. Else as `moment_distance`.

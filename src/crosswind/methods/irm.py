@@ -27,8 +27,8 @@ class IRM(Method):
         min over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]
     (their IRMv1), E the environments that the batch shows. lambda is 1 up to the switch at
     `anneal_steps` and `penalty_weight` from then on. The slope of one row's loss is sum_k (p_k - [k
-    = y]) z_k for logits z and probabilities p, and dR_e/dw is its mean over the environment's rows,
-    so no second pass is needed. `estimate`:
+    = y]) z_k for logits z and probabilities p. dR_e/dw is its mean over the environment's rows, so
+    no second pass is needed. `estimate`:
         squared   the square of that mean over the batch's rows; with n rows it is too large by the slopes' variance / n
         halves    the product of the means over two halves of the environment's rows, every other row to each; right on average,
                   and so negative at times (their appendix D). An environment of one row has no
@@ -41,10 +41,10 @@ class IRM(Method):
         switch is reached in a run of any length; `anneal_steps: 500` is theirs in steps, and with
         100 that of Jeon et al. 2025, in at most 10,000 steps. Adam begins anew at the switch, since
         its moments are of another loss's gradients. The recipe of the authors' experiments
-        (Coloured MNIST) is another: estimate "squared", reset false, rescale true (the whole loss
-        is divided by lambda where that is above 1), and a weight and a switch tuned by a random
-        search. Adam without weight decay hardly feels rescale, plain gradient descent takes steps
-        lambda times as short. Wiles et al. 2022 searched weights from 0.01 to 10.
+        (Coloured MNIST) is another. It has estimate "squared", reset false, rescale true (the whole
+        loss is divided by lambda where that is above 1), and a weight and a switch tuned by a
+        random search. Adam without weight decay hardly feels rescale, plain gradient descent takes
+        steps lambda times as short. Wiles et al. 2022 searched weights from 0.01 to 10.
     Limits: at anneal_steps = 0 and penalty_weight = 0 the loss is 1/E sum_e R_e
         ("erm-environment-mean"), which is the batch's mean where environments have equal shares of
         it.

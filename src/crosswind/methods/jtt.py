@@ -25,7 +25,7 @@ class JTT(Method):
         y_i}, minimise over a fresh theta sum_{i in E} up L_i(theta) + sum_{i not in E} L_i(theta)
     (their algorithm 1, equation 2), by epochs in which a row of E stands `up` times and each other
     one once. The first network is an ERM run of its own (`needs.base`), done once for all values of
-    `up`; E is found at its last step, in evaluation mode, from un-augmented inputs, against the
+    `up`. E is found at its last step, in evaluation mode, from un-augmented inputs, against the
     labels that training sees, noise included.
     Assumes: rows that ERM gets wrong early are those of the groups that it fails. No group or
         environment is read. Label noise breaks the assumption: mislabelled rows are wrong too, and
@@ -37,13 +37,13 @@ class JTT(Method):
         CelebA), Wiles et al. take half the steps (`fit_at: null, first: 0.5`). On small data half
         can be beyond the step at which no row is wrong any more, and JTT is then ERM. Measured,
         with perceptrons and small networks on 300 to 2,000 rows: 0.9 of the rows are right after
-        0.5 to 40 passes, so no number of epochs fits. Where colour tells the size of a shape in 95%
-        of the rows (dSprites at 16 pixels) the rows then wrong hold 0.7 to 1.0 of the other 5%, and
-        the worst group is right on 0.07, 0.34, 0.52 with 300, 1,000, 2,000 rows; with half the
-        steps on 0.00, 0.38, 0.55, with ERM on 0, with 0.8 or 0.95 the same within what 3 seeds
-        tell. On digits whose ink tells them in 80% of 300 rows 23 to 30 rows are wrong and hold 0.2
-        of the rest, and JTT does not beat ERM. So 0.9 is there for an error set to exist, not for
-        its accuracy.
+        0.5 to 40 passes, so no number of epochs fits. An example is colour that tells the size of a
+        shape in 95% of the rows (dSprites at 16 pixels). The rows then wrong hold 0.7 to 1.0 of the
+        other 5%, and the worst group is right on 0.07, 0.34, 0.52 with 300, 1,000, 2,000 rows. With
+        half the steps it is right on 0.00, 0.38, 0.55, with ERM on 0, with 0.8 or 0.95 the same
+        within what 3 seeds tell. On digits whose ink tells them in 80% of 300 rows 23 to 30 rows
+        are wrong and hold 0.2 of the rest, and JTT does not beat ERM. So 0.9 is there for an error
+        set to exist, not for its accuracy.
     Limits: at up = 1, and where no row is wrong, it is "erm", whose initial weights and batches the
         second training shares. Where values are drawn at every visit, other values of `up` change
         also what is drawn for the rows that are right.

@@ -66,7 +66,7 @@ class L2D(Method):
         level of the noise on its input), with convolutions of its own, w even,
             D(z, z+) + beta I(z; z+)
         D is the mean over the batch's classes of the squared maximum mean discrepancy, under five
-        Gaussian kernels, of the codes of a class's rows and copies; I = 1/2 mean_i sum_j [
+        Gaussian kernels, of the codes of a class's rows and copies. I = 1/2 mean_i sum_j [
         (z+_p(i)j - m_ij)^2 - (z+_ij - m_ij)^2 ] / s_ij^2, p a permutation, bounds their mutual
         information from above (Wang et al. 2021; Cheng et al. 2020).
     Assumes: what tells the classes survives random textures and colours; the shift is one of these.
@@ -344,8 +344,8 @@ class Augmenter(nn.Module):
 
 
 def convolved(x: Tensor, kernels: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What `conv2d` makes of pictures [n, c, h, w] by each of several kernels [o, c, s, s] without
-    padding. No slope of kernels."""
+    """The convolution, as by `conv2d`, of pictures [n, c, h, w] by each of several kernels [o, c,
+    s, s] without padding. No slope of kernels."""
     maps_by_kernel: tuple[Tensor, ...]
     if kernels:
         maps_by_kernel = _Convolved.apply(x, *kernels)
@@ -355,8 +355,8 @@ def convolved(x: Tensor, kernels: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def spread_out(maps: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
-    """What `conv_transpose2d` makes of maps [n, c, h, w] by a kernel [c, o, s, s] and offsets [o]:
-    [n, o, h + s - 1, w + s - 1].
+    """The transposed convolution, as by `conv_transpose2d`, of maps [n, c, h, w] by a kernel [c, o,
+    s, s] and offsets [o]: [n, o, h + s - 1, w + s - 1].
 
     No slope of kernel and offsets.
     """
@@ -462,7 +462,7 @@ def class_distance(first: Tensor, second: Tensor, y: Tensor) -> Tensor:
     and
     `second` [n, d], labels y [n].
 
-    The kernel is the sum of exp(-|a - b|^2 / (2^k w)), k = -2 to 2, and w the mean squared distance
+    The kernel is the sum of exp(-|a - b|^2 / (2^k w)), k = -2 to 2. w is the mean squared distance
     of two different rows of the class in either, which gives no gradient (Gretton et al. 2012; Long
     et al. 2015). All pairs count, a row with itself too.
     """

@@ -36,9 +36,9 @@ class MMD(Method):
         unbiased   without these pairs (their equation 3): right on average, and so negative at times
     Assumes: at least two environments with training rows; refused otherwise, since one leaves no
         pair and so ERM. Each batch holds equal shares of them (`needs.sampler`), as in DomainBed.
-        An environment without a row in a batch is in none of its pairs; with a single one, or with
-        one training row that a batch repeats, it is in none of "unbiased", which has no pair of
-        rows to look at and is refused where no environment has.
+        An environment without a row in a batch is in none of its pairs. With a single one, or with
+        one training row that a batch repeats, it is in none of "unbiased". That estimate then has
+        no pair of rows to look at, and is refused where no environment has.
     Knobs: widths null, one width: the median distance of two rows of the batch (their section 8).
         The weight 1 that goes with it is ours, measured: solids in unseen hues (Shapes3D at 16
         pixels, perceptron, 250 steps, 2 seeds), where ERM is right on 0.88, gave 0.89, 0.91 and
@@ -52,9 +52,8 @@ class MMD(Method):
     Limits: at weight = 0 it is ERM on the same batches.
     Deviations: of Li et al. 2018, whom DomainBed names for it, only the alignment is here, no
         autoencoder and no prior. The median width is a function of the features and is
-        differentiated as one, where code in use holds it constant: the
-        biased estimate then draws all rows together step by step, the width follows, and the
-        classifier is lost.
+        differentiated as one, where code in use holds it constant. The biased estimate then draws
+        all rows together step by step, the width follows, and the classifier is lost.
     Reference:
         @article{gretton2012kernel, title={A Kernel Two-Sample Test}, author={Gretton, Arthur and
         Borgwardt, Karsten M. and Rasch, Malte J. and Sch{\\"o}lkopf, Bernhard and Smola,

@@ -32,7 +32,7 @@ class MMDAlign(Alignment):
     members that are seen in e; a row's
         pair with itself counts (Gretton et al. 2012, equation 5). w is the median distance of two
         rows of the batch, partners included. Pairs, and which of them are aligned, are those of
-        "cos"; here they say only which rows are compared: as many of a class in the clean
+        "cos". Here they say only which rows are compared: as many of a class in the clean
         environment as in the others.
     Assumes: what "cos" does. An environment without a row in a batch is in no pair. A batch of one
         row is refused: with two points the median is their distance, and nothing has a slope.

@@ -57,11 +57,11 @@ class PnD(Method):
             + CE of the gate's answer,  sum over e of softmax(G [d_1, d_2, ...])_e [d_e].
         with p_e the softmax of b_e, and w_ei = b' / (b' + d'): of row i the running means of
         CE(b_ei) and CE(d_ei), its old value times `ema` + the new one times 1 - ema, each over the
-        largest of its class. The contrast is
-        the cross-entropy of telling, for `anchors` rows i of the batch, D_e(u_i, [v_j]) from
-        `negatives` answers B_e([u_k], v_i) by -temperature times the mean squared distance to d_ei;
-        j is an anchor, k any row. In the warm-up alpha is alpha1 and there is no contrast, then it
-        is alpha2 (their section 3.3, equation 4). An answer is the gate's.
+        largest of its class. The contrast is the cross-entropy of telling, for `anchors` rows i of
+        the batch, D_e(u_i, [v_j]) from `negatives` answers B_e([u_k], v_i) by -temperature times
+        the mean squared distance to d_ei. J is an anchor, k any row. In the warm-up alpha is alpha1
+        and there is no contrast, then it is alpha2 (their section 3.3, equation 4). An answer is
+        the gate's.
     Assumes: rows with the bias are learnt first and by the biased halves; biases are of several
         kinds, at several depths. No group is read. Mislabelled rows are hard for both halves and
         keep a middle weight.

@@ -216,7 +216,8 @@ class SagNet(Method):
 
 
 class StyleNetwork(nn.Module):
-    """What tells the class by the style: the part of the model `net` that follows the stage `tap`.
+    """The network that tells the class by the style: the part of the model `net` that follows the
+    stage `tap`.
 
     `affine`: the names of the classifier's parameters that the adversary moves.
     """

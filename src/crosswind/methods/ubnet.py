@@ -48,7 +48,7 @@ class UBNet(Method):
         place, averaged over the places logits = the mean over s of a linear head of V_s,
         and a step descends the mean cross-entropy of the logits + weight x (D(convolutions) +
         D(place weights)). D is the mean over all S x S pairs of stages of the squared cosine of
-        their weights, one vector each, 0 for a stage with itself: what stages read is kept
+        their weights, one vector each, 0 for a stage with itself. So what stages read is kept
         orthogonal (their section 3.3). The frozen network learns nothing more.
     Assumes: bias is in the maps of some depths and not of others, so that a say of every depth is
         less biased than the last one alone. A network without maps, such as a perceptron, is
@@ -57,14 +57,13 @@ class UBNet(Method):
         own, Adam at 1e-3 with betas 0.5 and 0.99, so no weight is published. Here D is idle:
         weights that are drawn in 36,864 and 3,136 dimensions are nearly at right angles, D begins
         near 1e-4, and between the weights 0 and 1 answers hardly differ. Exploring on the task of
-        its effect, weights of 100 and 10,000, with which D is 1 to 77% of the loss, were worse;
-        channels 4 and side 1, with which D is 10 to 25% of it at weight 1, no other than at weight
-        0. No task was found on which D helps (confirmed: with it and without
-        it are alike); what UBNet gains, it gains by the maps of every depth.
-        probabilities false: true puts a softmax before the cross-entropy as in their code, which so
-        reads probabilities as logits. The first network is ERM for at most base_epochs 50 passes,
-        stopped after base_patience 10 validations without a new best, and that of the best
-        validation is taken: Jeon et al. 2025.
+        its effect, weights of 100 and 10,000, with which D is 1 to 77% of the loss, were worse.
+        Channels 4 and side 1, with which D is 10 to 25% of it at weight 1, no other than at weight
+        0. No task was found on which D helps (confirmed: with it and without it are alike); what
+        UBNet gains, it gains by the maps of every depth. probabilities false: true puts a softmax
+        before the cross-entropy as in their code, which so reads probabilities as logits. The first
+        network is ERM for at most base_epochs 50 passes, stopped after base_patience 10 validations
+        without a new best, and that of the best validation is taken: Jeon et al. 2025.
     Limits: none: what learns has its own weights, and no setting of the knobs makes it a plain
     network.
     Deviations: the stages are those of the study's model, five of a residual network with its stem

@@ -43,9 +43,9 @@ class Model(nn.Module):
     """A classifier in named stages: x -> stages -> pool -> features [n, d] -> head -> logits [n,
     k].
 
-    `children` are the parts under the names that their weights have in files; `stages` maps each
-    stage's name to the parts that it runs, in order; `pool` are the parts between the last stage
-    and the features; `head` is the name of the last part. `width` is d. Inputs are float, images
+    `children` are the parts under the names that their weights have in files. `stages` maps each
+    stage's name to the parts that it runs, in order. `pool` are the parts between the last stage
+    and the features. `head` is the name of the last part. `width` is d. Inputs are float, images
     [n, c, h, w] in (-1, 1) or features [n, width], or tokens int64 [n, length].
     """
 
@@ -116,7 +116,7 @@ class Model(nn.Module):
         return self._run(self._pool, hidden)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, [n, d]."""
+        """The features that the head reads, [n, d]."""
         for child_names in self._stages.values():
             x = self._run(child_names, x)
         return self._run(self._pool, x)
@@ -178,8 +178,8 @@ class Backbone(ABC):
         return False
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
-        """What becomes of each row once, before any training: texts to tokens, images to features;
-        None: it stays as it is."""
+        """The encoder of each row, applied once before any training: texts to tokens, images to
+        features; None: it stays as it is."""
         return None
 
     def frozen_features(self, input: InputSpec, device: str) -> Encoder | None:
@@ -202,8 +202,8 @@ def unnamed(n_outputs: int) -> tuple[str, ...]:
 
 
 def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
-    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float inputs as `dtype`,
-    anything else untouched."""
+    """The input of a model: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float inputs as
+    `dtype`, anything else untouched."""
     if x.dtype == torch.uint8:
         x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
     elif x.is_floating_point():

@@ -162,7 +162,7 @@ def _imported(name: str, field: str) -> Any:
 
 
 def _of_file(file: Path, name: str, field: str) -> Any:
-    """What stands under `name` in a Python file: a class, or a function without arguments."""
+    """The object `name` of a Python file: a class, or a function without arguments."""
     from crosswind.models.given.function import module_of
 
     module = module_of(str(file), f"{field}.file")

@@ -1,4 +1,4 @@
-"""What the columns of somebody's table hold: paths, texts, classes, numbers, grades, identifiers,
+"""The kinds of columns of somebody's table: paths, texts, classes, numbers, grades, identifiers,
 the roles of rows."""
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _WHY_UNUSED = {
 
 @dataclass(frozen=True)
 class TableColumn:
-    """What a column holds.
+    """A column and its kind.
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
     them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"

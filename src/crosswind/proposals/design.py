@@ -80,7 +80,7 @@ class ShiftDesign:
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a table's columns can be beside its label.
+    """The columns of a table that can be attributes beside its label.
 
     `designs`: attributes that can be shifted, those of enough rows first, of them the one that goes
     most with the label.
@@ -102,8 +102,8 @@ def attributes_of(
 ) -> Attributes:
     """The attributes of a table; `taken`: columns that are something else.
 
-    Where the columns themselves are what a model reads, its numbers are what it should lean on:
-    they are attributes only where no column of words, or of few numbers, is one.
+    Where the columns themselves are what a model reads, its numbers are what it should lean on.
+    They are attributes only where no column of words, or of few numbers, is one.
     """
     class_codes = _codes(rows, label.name, label.classes, label.cuts)
     designs = []
@@ -209,8 +209,8 @@ def strengths_of(designs: Sequence[ShiftDesign]) -> tuple[dict[str, float], bool
 
 
 def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
-    """What attributes are ordered by: a tie, enough rows, then V of those that are tied and rows of
-    the others. A strong tie needs no more rows than any design: it is the one to ask about."""
+    """The order of attributes: a tie, enough rows, then V of those that are tied and rows of the
+    others. A strong tie needs no more rows than any design: it is the one to ask about."""
     tied = bool(design.tie.matching)
     strong = tied and design.tie.v.value >= STRONG
     rank = -(design.tie.v.value if tied else design.smallest)
@@ -300,9 +300,9 @@ def _is_short(counts: Counts, classes: list[int], values: list[int]) -> bool:
 
 
 def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
-    """The classes and values that are kept of counts [classes, values]: all of them, or what is left
-    when the one that has the emptiest cell goes, one after the other, until each cell has
-    `enough_rows`; where none has, the ones of which the smallest cell has most."""
+    """The classes and values that are kept of counts [classes, values]. They are all of them, or
+    what is left when the one that has the emptiest cell goes, one after the other. That ends when
+    each cell has `enough_rows`; where none has, the ones of which the smallest cell has most."""
     classes = list(range(counts.shape[0]))
     values = list(range(counts.shape[1]))
     tried = [(list(classes), list(values))]

@@ -1,5 +1,5 @@
-"""What a model can read of somebody's table: pictures by a column of paths, texts, or the columns
-themselves."""
+"""The inputs of somebody's table that a model can read: pictures by a column of paths, texts, or
+the columns themselves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Inputs:
 
     @property
     def in_words(self) -> str:
-        """What is read, for a note."""
+        """The inputs in words, for a note."""
         named = ", ".join(map(repr, self.columns[:5]))
         if self.kind == "images":
             return f"images by column {named} in {self.folder}"
@@ -58,7 +58,7 @@ def inputs_of(
     images: str | None,
     text: Sequence[str] | None,
 ) -> Inputs | None:
-    """What a model can read: the texts that are named, pictures, the longest texts, or None where
+    """The inputs for a model: the texts that are named, pictures, the longest texts, or None where
     only the columns themselves are left.
 
     Raises `InputError` for a folder without the pictures that the table names.
@@ -132,7 +132,7 @@ def _folders_beside(table: Path) -> list[Path]:
 
 def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool, is_listed: bool) -> bool:
     """Whether files that a column names, of rows from all over the table, lie in a folder, each as
-    one picture: by paths as they stand, or in any way in which people write them.
+    one picture. Paths are taken as they stand, or in any way in which people write them.
 
     `is_listed`: the column holds paths, and not names that may be those of pictures.
     """

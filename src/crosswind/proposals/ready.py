@@ -52,7 +52,7 @@ class ReadyStudy:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was seen of the table, what each shift draws, and what the plan warns of, a sentence
+        """Notes on the table, on what each shift draws and on what the plan warns of, a sentence
         without its full stop each."""
         return (*self.proposal.notes, *self._draws(), *self.plan.warnings)
 

@@ -338,7 +338,7 @@ def _cuts(label: Label, designs: Sequence[ShiftDesign]) -> dict[str, list[float]
 
 
 def _label_notes(label: Label, columns: Mapping[str, TableColumn], rows: DataFrame) -> list[str]:
-    """What is left out because it has no label."""
+    """The note on rows left out because they have no label."""
     n_empty = columns[label.name].n_empty
     if n_empty:
         return [f"{label.name}: empty in {n_empty:,} of {rows.height:,} rows, left out"]
@@ -408,7 +408,7 @@ def _more_texts(inputs: Inputs, text: Sequence[str] | None) -> list[str]:
 
 
 def _no_label(columns: Mapping[str, TableColumn], n_rows: int) -> str:
-    """What a table without a column that can be predicted lacks."""
+    """The refusal of a table without a column that can be predicted."""
     texts = [column.why_unused(n_rows) for column in columns.values()]
     reasons = _first_of(texts, "; ")
     return (
@@ -418,7 +418,7 @@ def _no_label(columns: Mapping[str, TableColumn], n_rows: int) -> str:
 
 
 def _no_attribute(label: Label, attributes: Attributes) -> str:
-    """What a table without a column that can be shifted lacks."""
+    """The refusal of a table without a column that can be shifted."""
     reasons = list(attributes.reasons)
     if attributes.aliases:
         reasons.append(f"{_first_of(attributes.aliases)}: tell {label.name!r} entirely")

@@ -17,13 +17,13 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Draft:
-    """What a proposed study says.
+    """The contents of a proposed study.
 
-    `options`: settings of the source `table`; `kind`: of inputs, "images", "texts" or "numbers";
-    `designs`: one for each attribute that is shifted; `official`: the roles of a column of the table,
-    `official_test`: rows of each cell that test of them; `further`: attributes that fit too;
-    `strengths`: of the spurious correlation by attribute, `observed` in the rows or
-    not; `rule`: the words that part texts by length; `repeats`: of every run, each on other rows.
+    `options`: settings of the source `table`. `kind`: of inputs, "images", "texts" or "numbers".
+    `designs`: one for each attribute that is shifted. `official`: the roles of a column of the
+    table, `official_test`: rows of each cell that test of them. `further`: attributes that fit too.
+    `strengths`: of the spurious correlation by attribute, `observed` in the rows or not. `rule`:
+    the words that part texts by length. `repeats`: of every run, each on other rows.
     """
 
     options: Mapping[str, Any]
@@ -118,7 +118,7 @@ def _unseen(draft: Draft) -> str:
 
 
 def _entry(draft: Draft, design: ShiftDesign, several: bool) -> dict[str, Any]:
-    """What stands under `data` for one attribute."""
+    """The entry under `data` for one attribute."""
     attribute = design.attribute
     columns = [draft.label.name] + ([] if draft.rule is not None else [attribute])
     roles: dict[str, Any] = {"test": design.test, "validation": 0.15}

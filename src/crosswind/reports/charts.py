@@ -1,5 +1,5 @@
-"""What every figure is made of: parts of Vega-Lite specifications, colours for light and dark, and
-files as SVG, PDF and PNG.
+"""Parts of every figure: specifications of Vega-Lite, colours for light and dark, and files as SVG,
+PDF and PNG.
 
 A figure is one specification with its data inside, which serves the page and the files.
 """
@@ -101,7 +101,7 @@ class Figure:
     """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a
     reader who cannot see it is told).
 
-    `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid"
+    `fit` tells the page how the figure takes the width that there is. "step" keeps its own, "grid"
     widens or narrows `panels` columns, "wrap" breaks `panels` facets into rows, "bars" stretches
     one panel. `names` is about the width in pixels of the longest name on the left.
     """

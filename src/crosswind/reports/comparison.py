@@ -23,10 +23,9 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     set and rule that both have.
 
     Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the
-    same split seeds; elsewhere the means are compared (Welch 1947). p is adjusted for all rows
+    same split seeds. Elsewhere the means are compared (Welch 1947). p is adjusted for all rows
     together (Holm 1979), and the interval of a difference has the level that this comes to. Raises
-    `InputError` for another `metric`, and
-    where the studies share no row.
+    `InputError` for another `metric`, and where the studies share no row.
     """
     if metric not in METRICS:
         raise unknown("--metric", "metric", metric, METRICS)
@@ -80,7 +79,7 @@ class _Scores:
 
     @cached_property
     def shared(self) -> list[_About]:
-        """What both studies have scores of."""
+        """The settings that both studies have scores of."""
         return [about for about in self.first if about in self.second]
 
     def is_paired(self, about: _About) -> bool:
@@ -122,7 +121,7 @@ def _counted_runs(
 
 
 def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
-    """What stars and pairs are, and which rows are left out."""
+    """The notes on stars and pairs, and on rows that are left out."""
     notes = [
         (
             f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the"

@@ -83,7 +83,7 @@ def plain_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_names(labels_of_runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each run of a study is called in a tool: its shift, method and seed, and the labels that
+    """The name of each run of a study in a tool: its shift, method and seed, and the labels that
     differ among the runs."""
     named_by = {"shift", "method", "seed"}
     for name in labels_of_runs[0] if labels_of_runs else ():
@@ -154,8 +154,8 @@ def to_table(store: Store, study: str, destination: Path) -> int:
 
 
 def results_frame(rows: list[dict[str, Any]]) -> Any:
-    """What `Store.results` gives as a polars frame: a column for each label of a run, and for each
-    score that is a number."""
+    """The results of `Store.results` as a polars frame: a column for each label of a run, and for
+    each score that is a number."""
     import polars
 
     flat: list[dict[str, Any]] = []

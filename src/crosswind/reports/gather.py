@@ -1,4 +1,4 @@
-"""What a report is about, read from a store once: results in order, the draws of the shifts,
+"""The contents of a report, read from a store once: results in order, the draws of the shifts,
 versions; and its tables.
 
 A draw is what a shift made of a data set: planned and realised rows by label and attribute, from
@@ -72,8 +72,8 @@ class SetDraw:
 
 @dataclass(frozen=True)
 class ShiftDraw:
-    """What one shift made of one data set at one size, as the run of `seed` had it. `label` names
-    the label's attribute."""
+    """The draw that one shift made of one data set at one size, as the run of `seed` had it.
+    `label` names the label's attribute."""
 
     data: str
     shift: str
@@ -87,7 +87,7 @@ class ShiftDraw:
 
 
 class ShownTables(NamedTuple):
-    """What one run left to be looked at."""
+    """The exhibits of one run."""
 
     data: str
     size: str
@@ -172,12 +172,12 @@ class StudyRecord:
 
     @cached_property
     def findings(self) -> Findings | None:
-        """What the study found, in sentences; None where nothing can be compared."""
+        """The findings of the study, in sentences; None where nothing can be compared."""
         with damage_named(self.store, self.name):
             return find(self.places, self.resolved, self.claims, self.runs)
 
     def to_text(self) -> str:
-        """What is printed: the findings and two tables, of the first place; without findings every
+        """The printed text: the findings and two tables, of the first place; without findings every
         table."""
         tables = self.text_tables()
         if self.findings is None:
@@ -201,7 +201,7 @@ class StudyRecord:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the findings and two tables, of the first place; without findings
+        """The view of a notebook: the findings and two tables, of the first place; without findings
         every table."""
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
         fragments: list[str] = []
@@ -391,7 +391,7 @@ def _read_exhibits(
     runs: Sequence[Mapping[str, Any]],
     damaged: Mapping[str, list[str]],
 ) -> list[ShownTables]:
-    """What the first run of every data set, size, model, shift and method left to be looked at."""
+    """The exhibits of the first run of every data set, size, model, shift and method."""
     exhibits: dict[tuple[str, ...], ShownTables] = {}
     with_exhibits = store.keys_with_file(study, FILE)
     if not with_exhibits:

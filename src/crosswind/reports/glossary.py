@@ -1,5 +1,5 @@
-"""The words of a report and what they mean: the one list behind the terms that a page explains on
-hover, focus and tap, and behind the glossary at its foot.
+"""The words of a report and what they mean. The one list is behind the terms that a page explains
+on hover, focus and tap, and behind the glossary at its foot.
 
 Words of every study stand in `TERMS`; the names that a study gives its shifts and methods are
 explained from what it declares.
@@ -77,7 +77,7 @@ class Glossary:
         return f"{self.key}-term-{slug(term) or 'x'}-{list(self.meanings).index(term)}"
 
     def marked(self, text: str, before: Collection[str] = ()) -> Markup:
-        """`text` as HTML, the first place of each term marked with a link to its meaning; terms of
+        """`text` as HTML, the first place of each term marked with a link to its meaning. Terms of
         `before` are left as they are, and the marked ones are added where it is a set."""
         from markupsafe import Markup, escape
 
@@ -117,7 +117,7 @@ def glossary_of(key: str, resolved: Mapping[str, Any]) -> Glossary:
 
 
 def _shift_meaning(shift: str, resolved: Mapping[str, Any]) -> str:
-    """What a shift of a study is."""
+    """The meaning of a shift of a study."""
     declared = resolved.get("shifts", {}).get(shift)
     if declared == []:
         return "No shift: training rows are drawn evenly, as test rows are."
@@ -136,7 +136,7 @@ def _kinds(declared: Any) -> list[str]:
 
 
 def _method_meaning(method: str, resolved: Mapping[str, Any]) -> str:
-    """What a method of a study does, in a sentence; empty for one that is not listed."""
+    """The meaning of a method of a study, in a sentence; empty for one that is not listed."""
     methods = resolved.get("methods")
     settings = methods.get(method) if isinstance(methods, Mapping) else {}
     settings = settings if isinstance(settings, Mapping) else {}

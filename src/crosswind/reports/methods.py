@@ -1,5 +1,5 @@
-"""What is known of the methods, in words: for `crosswind list methods`, for the card of each and
-for its page in docs/methods.
+"""Facts of the methods, in words: for `crosswind list methods`, for the card of each and for its
+page in docs/methods.
 
 Facts come from the files of methods and models. What a step costs and where a method was seen to
 help come from the records that `benchmarks/speed/method_cost.py` and `benchmarks/papers/effects.py`
@@ -99,8 +99,8 @@ def short_cost(name: str) -> str:
 
 
 def effects_of(known_facts: Facts) -> list[dict[str, Any]]:
-    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim, `study` its
-    file's name; empty where unmeasured.
+    """The effects claimed of it and measured, of `benchmarks/effects`: a mapping a claim, `study`
+    its file's name; empty where unmeasured.
 
     Of a method the claims of every study that has it beside the reference, of an architecture those
     that name it on one side only.
@@ -116,8 +116,7 @@ def effects_of(known_facts: Facts) -> list[dict[str, Any]]:
 
 
 def card_lines(known_facts: Facts) -> list[tuple[str, str]]:
-    """What stands above the docstring on a card: (title, text), those that there is something
-    for."""
+    """The lines above the docstring on a card: (title, text), those that there is something for."""
     name, needs = known_facts.name, known_facts.needs
     wants = hooks = measured = ""
     if known_facts.room == "methods":
@@ -140,7 +139,7 @@ def card_lines(known_facts: Facts) -> list[tuple[str, str]]:
 
 
 def _cost_words(name: str) -> str:
-    """What it costs on every model that this was measured on; empty where unmeasured."""
+    """The cost of it on every model that this was measured on; empty where unmeasured."""
     cost = cost_of(name)
     if not cost:
         return ""
@@ -164,7 +163,7 @@ def effect_words(claim: Mapping[str, Any]) -> str:
 
 
 def side_names(claim: Mapping[str, Any]) -> tuple[str, str]:
-    """What the side claimed better and the other one are called: by their methods, and by their
+    """The names of the side claimed better and of the other one: by their methods, and by their
     models where these differ."""
     better, than = claim["sides"]["better"], claim["sides"]["than"]
     if better["model"] == than["model"]:

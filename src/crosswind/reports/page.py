@@ -217,7 +217,7 @@ def _short_cell(short: Mapping[str, str], cell: str) -> Markup:
 
 
 def _view(study: StudyRecord, key: str) -> dict[str, Any]:
-    """What the template is given of a study."""
+    """The view of a study that the template gets."""
     # By key: a model that is asked stands beside every one that is trained.
     states = {run["key"]: str(run["status"]) for run in study.runs}
     counts = Counter(states.values())

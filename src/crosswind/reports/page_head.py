@@ -1,5 +1,5 @@
-"""The first screen of a study's page: the question, the answer, its picture and what to do next;
-for studies that compare nothing, what they are about and what stands below.
+"""The first screen of a study's page: the question, the answer, its picture and what to do next.
+For studies that compare nothing, what they are about and what stands below.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class PictureStrip:
 
 @dataclass(frozen=True)
 class StudyHead:
-    """What is read before anything else. `strips`: by shift, pictures of training and test rows."""
+    """The head of a page, read before anything else. `strips`: by shift, pictures of training and
+    test rows."""
 
     question: str
     sentences: Sequence[str]
@@ -84,7 +85,7 @@ def _caption(picture: AnswerPicture) -> str:
 
 
 def _head_without_comparisons(study: StudyRecord) -> StudyHead:
-    """What a study is about that has nothing to compare, or nothing yet."""
+    """The head of a study that has nothing to compare, or nothing yet."""
     question = str(study.resolved.get("about") or study.name)
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
     next_step = ""
@@ -94,7 +95,7 @@ def _head_without_comparisons(study: StudyRecord) -> StudyHead:
 
 
 def _scores_told(study: StudyRecord) -> list[str]:
-    """What the reference reaches at the first place; that nothing is scored yet."""
+    """The scores of the reference at the first place; that nothing is scored yet."""
     for at_place in study.places:
         for shift, method, entry in at_place.grid():
             summary = None if entry is None else entry.summary(HEADLINE.name)

@@ -1,4 +1,4 @@
-"""What a finished study had to say, kept beside its page: a run with nothing to do prints it again."""
+"""The text of a finished study, kept beside its page: a run with nothing to do prints it again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def state_of(store: Store, study: str, summary: Summary) -> str | None:
 
 
 def saved_text(store: Store, study: str, state: str | None) -> dict[str, Any] | None:
-    """What `save_text` kept of the study in this state; None where there is nothing, or no page."""
+    """The text that `save_text` kept of the study in this state; None where there is nothing, or no
+    page."""
     try:
         kept = json.loads((store.out / FILE).read_text(encoding="utf-8"))
         is_kept = isinstance(kept, dict) and (store.out / str(kept.get("page"))).is_file()

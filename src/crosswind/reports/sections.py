@@ -1,5 +1,4 @@
-"""What a page is made of: sections of groups of figures, tables, texts, pictures and rows of a data
-set."""
+"""The sections of a page: groups of figures, tables, texts, pictures and rows of a data set."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ OPEN_PLACES = 3
 
 @dataclass
 class Group:
-    """What is shown together. With a `title` it can be folded; figures of the layouts `cards` and
-    `pairs` stand side by side.
+    """Figures, tables and texts that are shown together. With a `title` it can be folded; figures
+    of the layouts `cards` and `pairs` stand side by side.
 
     `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts`
     are pairs of title and content to copy, `pictures` are title, caption, address, names of columns

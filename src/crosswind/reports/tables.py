@@ -246,7 +246,7 @@ class ReportTable:
 
 def on_page(table: ReportTable, study: str = "") -> ReportTable:
     """The table as a page shows it: differences of shares in percentage points with their interval,
-    as every sentence has them; the title without what headings of the page of `study` say."""
+    as every sentence has them. The title without what headings of the page of `study` say."""
     rows = [[_in_points(cell) for cell in row] for row in table.rows]
     title = (
         re.sub(rf" \({re.escape(study)}(, [^()]*)?\)$", "", table.title) if study else table.title

@@ -139,7 +139,7 @@ class Supplement:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What two equal supplements share, and the order they are put in."""
+        """The key that two equal supplements share, and by which they are ordered."""
         share = None
         if self.share is not None:
             share = (self.share.numerator, self.share.denominator)
@@ -243,12 +243,12 @@ class Shift(ABC):
         """The names of the attributes that it shifts."""
 
     def notes(self, cells: Cells) -> tuple[str, ...]:
-        """What a user should know of the shift on these cells: which values were matched, for
+        """Notes on the shift on these cells for the user: which values were matched, for
         example."""
         return ()
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
-        """What is allowed but rarely meant."""
+        """Warnings of what is allowed but rarely meant."""
         return ()
 
     def observed(self, dataset: AttributedDataset, label: str) -> Shift:

@@ -22,7 +22,7 @@ class LabelNoise:
     """The labels of a share of the training rows are drawn anew.
 
     `rate` in [0, 1]: exactly round(rate x n) of n rows are chosen, those of the lowest hash of row
-    id and run seed, so the rows of a lower rate are among those of a higher one. `kind`: "uniform",
+    id and run seed. So the rows of a lower rate are among those of a higher one. `kind`: "uniform",
     a draw over all classes, the true one too; "flip", over the others; "matrix", over row y of
     `matrix` [classes, classes] for a row of class y. Validation rows keep their labels unless
     `validation`. Raises `InputError` on `label_noise`.

@@ -26,14 +26,14 @@ class SpuriousCorrelation(Shift):
     """Each class keeps to its matched values of an attribute, but for a few counterexamples.
 
     Matching "observed": the values that go with each class in the rows, where label and attribute
-    are tied (`crosswind.shifts.ties`); rows without a tie, and cells without rows, are matched
-    by "auto". "auto": as many classes as values, i-th with i-th; more classes, class i with value
-    i mod V; more values, value j with class j mod C. "index": i-th with i-th, what is left over is
+    are tied (`crosswind.shifts.ties`). Rows without a tie, and cells without rows, are matched by
+    "auto". "auto": as many classes as values, i-th with i-th; more classes, class i with value i
+    mod V; more values, value j with class j mod C. "index": i-th with i-th, what is left over is
     never matched (the code of Wiles et al. 2022). Or a map from class to its value or values.
 
     Classes weigh alike where the matching is observed, or `class_shares` is "equal".
 
-    At strength 1 matched cells weigh 1 and the others 0; counterexamples are then drawn on top,
+    At strength 1 matched cells weigh 1 and the others 0. Counterexamples are then drawn on top,
     uniformly over rows: from the unmatched cells (Jeon et al. 2025), or from all cells, matched
     ones too (Wiles et al. 2022). A whole number from 1 is a number of rows, any other a share of
     the matched rows, rounded up. At strength r below 1 the attribute is matched with probability r

@@ -120,9 +120,9 @@ def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which values go with which class in counts [classes, values]: bool of that shape.
 
     As many pairs as the shorter side is long are chosen so that each class and value is in one at
-    most and the values exceed what independence of each class leads one to expect by most rows in
-    all, classes weighing alike. A class or value that is left over goes with the one it exceeds
-    that by most.
+    most. The values exceed what independence of each class leads one to expect by most rows in all,
+    classes weighing alike. A class or value that is left over goes with the one it exceeds that by
+    most.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -4,7 +4,7 @@ nothing half done.
 Below the store's folder: `artifacts/KE/KEY/` for what a finished run left, `checkpoints/KEY/` for
 what an unfinished one needs to go on, and `artifacts/.partial/DRIVER/` where runs write before they
 are recorded. A folder under `artifacts` is moved there in one step, by the driver, inside the
-transaction that records the run; so a finished run always has its files, and a run that is not
+transaction that records the run. So a finished run always has its files, and a run that is not
 finished is never read. Nothing here knows what the files mean.
 """
 
@@ -83,8 +83,8 @@ def listing(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def faults(folder: Path, listed: Mapping[str, Any], read: bool) -> list[str]:
-    """What is wrong with the files of a run in `folder`, which `listing` gave; each half a
-    sentence, none where all is well.
+    """The faults of the files of a run in `folder`, which `listing` gave; each half a sentence,
+    none where all is well.
 
     Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads
     to.

@@ -3,12 +3,12 @@ and the points of every method.
 
 Names and settings are checked here against what is registered; nothing is loaded.
 
-A method's points are the grid of its settings that are lists, or those of a random search: as many
-for every method, so that none is tuned more than another. A search keeps what a study gives, takes
-a list as a set of choices, and draws what is left out from the range that the setting declares
-(`crosswind show method NAME`). Settings of the training loop are drawn alike for all methods: the
-i-th point of each has the same learning rate. Bergstra and Bengio 2012, "Random search for
-hyper-parameter optimization", is why it is no grid.
+A method's points are the grid of its settings that are lists, or those of a random search. There
+are as many for every method, so that none is tuned more than another. A search keeps what a study
+gives and takes a list as a set of choices. It draws what is left out from the range that the
+setting declares (`crosswind show method NAME`). Settings of the training loop are drawn alike for
+all methods: the i-th point of each has the same learning rate. Bergstra and Bengio 2012, "Random
+search for hyper-parameter optimization", is why it is no grid.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
     """Label -> name and resolved knobs of every model; a relative file is looked for in `folder`
     first.
 
-    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of
-    its files and without what stands apart, and their `files`: name of the knob -> hash and
+    A model that is not trained here has its `version` too. `keyed` has its knobs without the places
+    of its files and without what stands apart, and `files` maps the name of a knob to its hash and
     function.
     """
     out: dict[str, dict[str, Any]] = {}
@@ -517,8 +517,8 @@ def _searched(
 
 
 def _ranges(knobs: tuple[Knob, ...], settings: Values, path: str) -> dict[str, tuple[Knob, Log]]:
-    """What is drawn: settings given as a list of choices, and those left out that declare a
-    range."""
+    """The ranges to draw from: settings given as a list of choices, and those left out that declare
+    a range."""
     chosen = {name: choose(*values) for name, values in _choices(knobs, settings, path).items()}
     ranges = {}
     for knob in knobs:

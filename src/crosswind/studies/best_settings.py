@@ -21,7 +21,7 @@ class BestPoint:
     """The point of a method whose runs validated best.
 
     `score` in [0, 1]: the mean of the rule's score over the `runs` of the point, all data sets,
-    shifts, sizes, models and seeds; `tried`: the number of points, and `second` the score of the
+    shifts, sizes, models and seeds. `tried`: the number of points, and `second` the score of the
     next one, None where there is none.
     """
 

@@ -1,5 +1,5 @@
-"""What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled
-source.
+"""The answers of a model for changed copies of rows: for their neighbours, or for the pool of a
+labelled source.
 
 The copies of a pool are rows of the source under every change for their kind; with a neighbourhood,
 the neighbours of each.
@@ -41,9 +41,9 @@ LARGE = 64
 class CopyAnswers:
     """Answers for n rows under each of C changes, or for the rows and their neighbours.
 
-    `label` int64 [C, n]; `answer` int64 [C, n, N + 1], the row itself first; `entropy` float32 of
-    the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
-    rows themselves, where no neighbours were asked for; so are `features` float32 [C, n, d], which
+    `label` int64 [C, n]. `answer` int64 [C, n, N + 1], the row itself first. `entropy` float32 of
+    the same shape, in nats, None where there are labels only. `logits` float32 [C, n, k] of the
+    rows themselves, where no neighbours were asked for. So are `features` float32 [C, n, d], which
     no file holds.
     """
 
@@ -64,12 +64,13 @@ def copy_answers(
     features: Features | None = None,
     handed: Mapping[str, Any] | None = None,
 ) -> dict[str, CopyAnswers]:
-    """What a model says by selection rule. `neighbourhood_name`: a neighbourhood or ""; `pool`: rows of the pool,
-    0: the rows as they are. `handed`: knobs of the transform of `neighbourhood_name`, by its estimator.
+    """The answers of a model by selection rule. `neighbourhood_name`: a neighbourhood or "";
+    `pool`: rows of the pool, 0: the rows as they are. `handed`: knobs of the transform of
+    `neighbourhood_name`, by its estimator.
 
-    A family of changes is shown rows of its own draw: were they the same for all, the chance by
-    which they are easier than others would stand in every accuracy of the pool alike, and an
-    interval would not cover it.
+    A family of changes is shown rows of its own draw. Were they the same for all, the chance by
+    which they are easier than others would stand in every accuracy of the pool alike. An interval
+    would not cover it.
 
     `answers`: from sets and data sets to predictions by rule and set, and doubts. `features` are
     asked for where given.
@@ -231,7 +232,7 @@ def write_copy_answers(path: Path, answers_by_rule: Mapping[str, CopyAnswers]) -
 
 
 def read_copy_answers(path: Path) -> dict[str, CopyAnswers]:
-    """What `write_copy_answers` wrote, by rule. Nothing is unpickled."""
+    """The answers that `write_copy_answers` wrote, by rule. Nothing is unpickled."""
     out: dict[str, dict[str, Any]] = {}
     with np.load(path, allow_pickle=False) as arrays:
         for key in arrays.files:
@@ -243,7 +244,8 @@ def read_copy_answers(path: Path) -> dict[str, CopyAnswers]:
 def set_answers(
     predictions: Predictions, neighbourhood_name: str, copied: CopyAnswers | None
 ) -> Answers:
-    """What is known of a set: its predictions, and the answers for the neighbours of its rows."""
+    """The answers known for a set: its predictions, and the answers for the neighbours of its
+    rows."""
     plain = Answers(predictions.answer, predictions.logits)
     if copied is None:
         return plain

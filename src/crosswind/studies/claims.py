@@ -1,4 +1,4 @@
-"""What a study claims: which of two sides is better, where and by which score; written before it
+"""The claims of a study: which of two sides is better, where and by which score; written before it
 runs, judged by its report.
 
 A claim is no part of a run: changing one changes what is said of the results and repeats nothing.

@@ -257,8 +257,8 @@ def _make(path: Path) -> None:
     a whole store or none.
 
     Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close,
-    which says nothing when the disk is full, and the name that the store is given is not the one
-    that the WAL belongs to.
+    which says nothing when the disk is full. The name that the store is given is not the one that
+    the WAL belongs to.
     """
     staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -289,7 +289,7 @@ def _sweep(path: Path) -> None:
 
 
 def _refuse_network(path: Path) -> None:
-    """Refuse to write an SQLite file that other machines may have open: its locks and its shared
+    """Refuse to write an SQLite file that other machines may have open. Its locks and its shared
     memory do not reach them, and the file would be corrupted sooner or later."""
     if kind := network_file_system(path):
         raise StoreError(

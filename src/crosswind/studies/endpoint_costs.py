@@ -1,4 +1,4 @@
-"""What a study would ask of models behind endpoints, and what that would cost, without asking."""
+"""The questions of a study to models behind endpoints, and what they would cost, without asking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
     and what the others take.
 
     `input_tokens` and `output_tokens` are as such answers took in the mean once enough are known
-    (`measured`), else an estimate of the first and the most of the second; `price` is in the
+    (`measured`), else an estimate of the first and the most of the second. `price` is in the
     currency of the model's prices, None where these are not given. A question that several models
     ask counts for the first. Reads the inputs of all sets that are predicted.
     """
@@ -68,8 +68,7 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
 def _counting(
     model: Any, class_names: tuple[str, ...], questions: set[str], cost: dict[str, Any]
 ) -> Answer:
-    """What stands in the place of a model's answers and counts into `cost` what they would be
-    asked."""
+    """The stand-in for a model's answers, which counts into `cost` what they would be asked."""
 
     def count(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
         predictions = {}

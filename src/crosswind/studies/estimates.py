@@ -1,9 +1,9 @@
 """The jobs by which a study estimates accuracies: what a model says near the rows of a set, what it
 says of a pool, the estimates.
 
-A `vary` job is what one model says of changed copies of a set's rows: of their neighbours, as some
-estimators read them, or of the labelled source under every change of the pool. Each is keyed by the
-model and the changes, so that several estimators share it.
+A `vary` job is what one model says of changed copies of a set's rows. They are their neighbours, as
+some estimators read them, or the labelled source under every change of the pool. Each is keyed by
+the model and the changes, so that several estimators share it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def source_set(roles: Mapping[str, str]) -> str:
 
 
 def access_of(estimator: Values) -> Access:
-    """What an estimator of a study reads."""
+    """The access of an estimator of a study."""
     return facts("estimators", estimator["name"]).access or Access()
 
 
@@ -195,8 +195,8 @@ written."""
 
 
 def _copy_request(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any], str]:
-    """What a `vary` job does, as it stands in its specification, and the hash of what makes its
-    copies."""
+    """The request of a `vary` job, as it stands in its specification, and the hash of what makes
+    its copies."""
     neighbourhood_name = "" if estimator is None else access_of(estimator).neighbourhood
     if estimator is not None and neighbourhood_name:
         count = estimator["knobs"].get("neighbours", NEIGHBOURS)

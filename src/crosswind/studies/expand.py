@@ -3,7 +3,7 @@
 A row of the study's tables is a `score`. It needs predictions for every test set, and those need a
 `fit`, or a model that nobody trains here. An `estimate` of accuracy needs the predictions for a
 labelled validation set and for one test set. Each job is keyed by what it reads and by nothing
-else: a fit does not know the test sets, and the predictions of a model that is not trained are made
+else. A fit does not know the test sets. The predictions of a model that is not trained are made
 once for all shifts and seeds whose set has the same rows.
 """
 
@@ -222,7 +222,7 @@ def _promotion(rule: str, places: int, fits: Sequence[Job]) -> Job:
 
 
 class _Head:
-    """What the fits of one method share at a point, and the predictions from them.
+    """The values that the fits of one method share at a point, and the predictions from them.
 
     Hashed once: planning 10,000 rows stays well under two seconds.
     """
@@ -293,7 +293,7 @@ class _Head:
         return Job(digest(identity), {**self.spec, **tail}, labels, keys, "fit")
 
     def predictions(self, fit: Job, labels: Values, bases: Sequence[Job]) -> list[Job]:
-        """What the fitted model says of every test set."""
+        """The answers of the fitted model for every test set."""
         keys = (fit.key, *(base.key for base in bases))
         return [
             Job(

@@ -60,8 +60,7 @@ def cause_of_signal(number: int) -> str:
 
 
 def advice_on_signal(number: int) -> str:
-    """What to think of, or to try, where a signal ended a worker: words that follow its name, empty
-    for most."""
+    """The advice where a signal ended a worker: words that follow its name, empty for most."""
     if number == signal.SIGKILL:
         return " (out of memory?)"
     if number in _FAULTS:

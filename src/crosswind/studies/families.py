@@ -37,7 +37,7 @@ def families_of(labels: Iterable[str], resolved: Mapping[str, Any]) -> dict[str,
 def method_names(
     data_and_labels: Collection[tuple[str, str]], resolved: Mapping[str, Any]
 ) -> dict[str, str]:
-    """What each label of a method is called: the method, where no other label of it runs on the same
+    """The name of each label of a method: the method, where no other label of it runs on the same
     data set, else the label. `data_and_labels`: which labels run on which data sets."""
     methods = {label: registered_name(label, resolved) for _, label in data_and_labels}
     labels_of = Counter((data, methods[label]) for data, label in set(data_and_labels))

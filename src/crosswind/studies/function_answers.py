@@ -49,7 +49,7 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     """The predictions of `model` for every validation and evaluation set, by name.
 
     It is given images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts
-    as a list of n strings, and returns logits or probabilities [n, k] in the order of the split's
+    as a list of n strings. It returns logits or probabilities [n, k] in the order of the split's
     classes, or labels [n] by number or by name. Raises `InputError`, and `DataError` for answers of
     another shape.
     """

@@ -103,8 +103,8 @@ class Recorded(NamedTuple):
 
 
 def recorded_files(spec: Values) -> list[Recorded]:
-    """What a job reads of files that a study named, as its specification has it; nothing of one
-    that an older version wrote."""
+    """The files that a study named and a job reads, as its specification has them; none of one that
+    an older version wrote."""
     recorded = [Recorded(location, "", sha256) for location, sha256 in spec.get("read", {}).items()]
     model = spec.get("model")
     if model is None:

@@ -1,12 +1,12 @@
 """Successive halving of a search: the points of a method are trained a little, compared by their
 validation scores, and only the best of them are trained on.
 
-Every rung is a set of jobs: the fits of the points that are compared, each up to the same share of
-its steps, then a job that promotes the best of them. A fit of the next rung goes on from the state
-in which the fit before it paused, with the same bits as a run that never paused, or ends at once
+Every rung is a set of jobs. The fits of the points that are compared each go up to the same share
+of their steps, then a job promotes the best of them. A fit of the next rung goes on from the state
+in which the fit before it paused, with the same bits as a run that never paused. It ends at once
 where its point was not promoted. Which points go on depends on their scores alone, so equal seeds
 give equal numbers whatever machine was first. The state lies beside the store, in the folder
-`rungs`, until the next rung has read it; where it is not at hand the fit starts over and comes to
+`rungs`, until the next rung has read it. Where it is not at hand the fit starts over and comes to
 the same state.
 
 Jamieson and Talwalkar 2016, *Non-stochastic Best Arm Identification and Hyperparameter

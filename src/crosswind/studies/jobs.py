@@ -1,4 +1,4 @@
-"""What each kind of job does: train a model, answer for a set of rows, score the answers.
+"""The work of each kind of job: train a model, answer for a set of rows, score the answers.
 
 A job is a function of its specification and of the folders of the jobs that it needs, so it gives
 the same numbers in any process. Its folder says what it is: `job.json` holds kind, specification,
@@ -83,9 +83,8 @@ def execute(kind: str, spec: Values, workspace: Workspace) -> dict[str, Any]:
     `PROFILE.txt`.
 
     Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection
-    rule and set),
-    `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace,
-    or None and the `trouble`.
+    rule and set), `cost`, `warnings`, `versions`. It has `profile` where one was asked for: the
+    `path` of the trace, or None and the `trouble`.
     """
     workspace.folder.mkdir(parents=True, exist_ok=True)
     shared, outcome = KINDS[kind](spec, workspace)
@@ -267,7 +266,8 @@ def vary(spec: Values, workspace: Workspace) -> Done:
 def _answering(
     spec: Values, workspace: Workspace
 ) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
-    """What answers for the set of `spec`, and the split and data sets that hold the set."""
+    """The object that answers for the set of `spec`, and the split and data sets that hold the
+    set."""
     if "model" in spec:
         from crosswind.studies.changed_copies import external_answers
 
@@ -385,7 +385,7 @@ def _report_with_predicted(folder: Path, reports: Sequence[Values]) -> dict[str,
 def _on_split_of_row(
     spec: Values, answers_by_rule: PredictionsByRule
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, Any], PredictionsByRule]:
-    """What stands for the fit of a model that was not trained here, its sets, the report of the
+    """The stand-in for the fit of a model that was not trained here, its sets, the report of the
     split and the answers.
 
     The split of the row tells groups and roles: the answers are those of rows, whichever split
@@ -466,7 +466,7 @@ result."""
 
 
 def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
-    """What a fit trains, and the weights of the base that it starts from."""
+    """The training of a fit, and the weights of the base that it starts from."""
     import torch
 
     from crosswind.training.device import own_device
@@ -530,8 +530,8 @@ def row_set(split: Split, name: str) -> RowSet:
 
 
 def _set_names(split: Split) -> dict[str, dict[str, Any]]:
-    """What scores name: role, groups, classes and which of the groups training shows, of every set
-    but training."""
+    """The names in scores: role, groups, classes and which of the groups training shows, of every
+    set but training."""
     set_names: dict[str, dict[str, Any]] = {}
     for role, sets in (("validation", split.validation), ("test", split.evaluation)):
         for name, rows in sets.items():
@@ -569,8 +569,8 @@ def _job_report(folder: Path) -> dict[str, Any]:
 
 
 def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
-    """What the weights that a fit kept say. `fitted`: its specification; `folders`: its own, then
-    that of the base if it has one.
+    """The answers of the weights that a fit kept. `fitted`: its specification; `folders`: its own,
+    then that of the base if it has one.
 
     Raises `RunError` where they were not kept.
     """

@@ -1,6 +1,6 @@
-"""All that keeps a study from being planned here, told at once: data sets that are not prepared,
-folders and files of models that are not there, extras that are not installed, names that are
-wrong."""
+"""All that keeps a study from being planned here, told at once. That is data sets that are not
+prepared, folders and files of models that are not there, extras that are not installed, names that
+are wrong."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Obstacles:
     def gather(
         self, declared: Any, read: Callable[[dict[str, Any]], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """What `read` makes of each entry of `models` or `estimators` by itself, as a study declares
-        them; those that it refuses are noted and left out."""
+        """The values that `read` makes of each entry of `models` or `estimators` by itself, as a
+        study declares them; those that it refuses are noted and left out."""
         if isinstance(declared, Mapping):
             entries = declared
         else:

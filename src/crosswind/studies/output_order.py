@@ -106,7 +106,7 @@ def _numbered(codes: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray
 def _evidence(
     model: str, source: str, class_names: Sequence[str], better: BetterOrder, written: Written
 ) -> str:
-    """What speaks for the other order, in a sentence without its end: both orders with their
+    """The evidence for the other order, in a sentence without its end: both orders with their
     accuracies."""
     sorting = f", the classes {better.name}" if better.name else ""
     unseen = ", ".join(better.unseen[:_SHOWN_CLASSES])

@@ -1,9 +1,9 @@
 """From a study to its runs and to the numbers that describe its splits, without training and
 without torch.
 
-Everything that can be wrong with a study is found here, before any work starts: unknown names,
-values out of their domain, attributes and values that the data does not have, shifts that empty the
-training set, needs that a method cannot have met.
+Everything that can be wrong with a study is found here, before any work starts. Examples are
+unknown names, values out of their domain, and attributes and values that the data does not have. So
+are shifts that empty the training set, and needs that a method cannot have met.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Plan:
         return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the number of runs, and the rows of every draw."""
+        """The view of a notebook: the number of runs, and the rows of every draw."""
         counts = [
             (
                 draw.source,
@@ -120,7 +120,7 @@ class Plan:
         return shown + html.points("Warnings", self.warnings)
 
     def to_json(self) -> dict[str, Any]:
-        """What `crosswind plan --json` prints."""
+        """The output of `crosswind plan --json`."""
         return {
             "study": self.study.name,
             "validation": self.validation,
@@ -150,7 +150,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
 
 
 class _Planner:
-    """What all points of a study share, and the jobs, draws and warnings of the points so far."""
+    """The values that all points of a study share, and the jobs, draws and warnings of the points
+    so far."""
 
     def __init__(self, study: Study, folder: Path | None) -> None:
         self.study = study
@@ -285,7 +286,7 @@ class _Planner:
     def _common(
         self, point: StudyPoint, split: dict[str, Any], used: Mapping[str, AttributedDataset]
     ) -> dict[str, Any]:
-        """What the specifications of all jobs of a point have in common."""
+        """The part that the specifications of all jobs of a point have in common."""
         common: dict[str, Any] = {
             "format": FORMAT,
             "data": {name: self.values[name] for name in used},
@@ -342,7 +343,7 @@ def _halving_notes(study: Study) -> list[str]:
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
-    """What is known of the rows of a data set, and what is not."""
+    """The notes on what is known of the rows of a data set, and what is not."""
     notes = said_of_data(name, dataset, (spec.label, *spec.attribute_names))
     if (
         spec.source == "memory"
@@ -370,7 +371,7 @@ def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[st
 
 
 def _unread(models: Mapping[str, Any]) -> list[str]:
-    """What answers depend on that no key knows, a sentence for each kind of model."""
+    """The dependencies of answers that no key knows, a sentence for each kind of model."""
     labels: dict[str, list[str]] = {}
     for label, model in models.items():
         if "files" in model and (unread := getattr(load("models", model["name"]), "unread", "")):

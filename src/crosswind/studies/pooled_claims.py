@@ -38,7 +38,7 @@ _FIELDS: Mapping[str, Collection[str]] = {
 
 
 class PlannedCell(NamedTuple):
-    """What is planned of one row at one data set, shift and size."""
+    """The runs planned of one row at one data set, shift and size."""
 
     data: str
     shift: str
@@ -138,7 +138,8 @@ def side_of(value: Any) -> dict[str, Any]:
 
 
 def along_of(claim: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What conditions of a claim differ in, and the conditions in order; nothing where it has none."""
+    """The field that conditions of a claim differ in, and the conditions in order; nothing where it
+    has none."""
     along = claim.get("along") or {}
     return next(iter(along.items()), ("", []))
 
@@ -283,7 +284,7 @@ class _Names:
             raise unknown(field, kind, value, names)
 
     def _known(self, name: str) -> tuple[str, Collection[str]]:
-        """What a name is of, and the names that there are."""
+        """The kind of a name, and the names that there are."""
         study = self.study
         tested = [label for label, entry in study.sets.items() if entry.role == "test"]
         known: Mapping[str, tuple[str, Collection[str]]] = {

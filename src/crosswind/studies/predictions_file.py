@@ -88,7 +88,7 @@ def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predict
 
 
 def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
-    """What `write_predictions` wrote: predictions by selection rule and set. Nothing is
+    """The predictions that `write_predictions` wrote, by selection rule and set. Nothing is
     unpickled."""
     out: dict[str, dict[str, dict[str, Any]]] = {}
     with np.load(path, allow_pickle=False) as arrays:
@@ -110,7 +110,7 @@ def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]
 
 
 def predictions_in(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
-    """What the jobs of these folders predicted, by selection rule and set; a folder without
+    """The predictions of the jobs of these folders, by selection rule and set; a folder without
     predictions adds none."""
     out: dict[str, dict[str, Predictions]] = {}
     for path in (folder / "predictions.npz" for folder in folders):

@@ -367,7 +367,7 @@ def _did_you_mean(guess: str | None) -> str:
 
 
 def _expectation(report: Any) -> str:
-    """What a value must be, by a report of pydantic."""
+    """The form that a value must have, by a report of pydantic."""
     if report["type"] in _WANTED:
         return _WANTED[report["type"]].format(**report.get("ctx", {}))
     return _own_words(report)

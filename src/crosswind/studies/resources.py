@@ -1,4 +1,4 @@
-"""What a run takes of the machine that it is given to: processors, graphics cards and memory."""
+"""The resources that a run takes of its machine: processors, graphics cards and memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FIELDS = ("cpus", "gpus", "memory")
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run takes of a machine: processors and graphics cards, which may be shares of one,
-    and bytes of memory (None: not counted)."""
+    """The resources of one run: processors and graphics cards, which may be shares of one, and
+    bytes of memory (None: not counted)."""
 
     cpus: float = 1.0
     gpus: float = 0.0

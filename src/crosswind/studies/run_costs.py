@@ -1,5 +1,5 @@
-"""What a study will cost: seconds of one worker on this machine and bytes of its store, from
-shortened runs of each kind that are done in a temporary folder."""
+"""The cost of a study, seconds of one worker on this machine and bytes of its store. It is measured
+by shortened runs of each kind in a temporary folder."""
 
 from __future__ import annotations
 

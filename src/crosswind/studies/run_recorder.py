@@ -1,4 +1,4 @@
-"""What one driver writes into a store: which runs it takes, and how each of them ended.
+"""The record of one driver in a store: which runs it takes, and how each of them ended.
 
 Every change is one transaction. A run belongs to the driver that claimed it until it is recorded or
 given back. A driver that was taken for dead can no longer record a run that another has claimed

@@ -100,8 +100,8 @@ def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> Non
 
 
 def slow_devices(plan: Plan) -> list[str]:
-    """What `Plan.warnings` cannot say without torch: a sentence for each device other than the
-    processor that imitates bfloat16."""
+    """Warnings that `Plan.warnings` cannot give without torch: a sentence for each device other
+    than the processor that imitates bfloat16."""
     used = {
         (job.spec["training"]["precision"], job.spec["training"]["device"])
         for job in plan.jobs
@@ -173,7 +173,7 @@ def engine_of(
     modules: Sequence[str] = (),
     memory: int | None = None,
 ) -> Engine:
-    """What executes a plan whose store's folder is `out`.
+    """The engine that executes a plan whose store's folder is `out`.
 
     `engine`: `pool`, `workers` processes of this machine (0: this process), or `ray`, the cluster
     at `address` (`auto`, `ray://HOST:PORT`); None is a cluster of `workers` processors that is

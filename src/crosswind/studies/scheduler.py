@@ -3,8 +3,8 @@ store.
 
 A driver may be killed at any moment and started again: finished runs stay, the others go on from
 their checkpoints. Several drivers may work on one store. An exception fails its run at once, for it
-would come again; a run whose worker dies is tried once more; a run that needs a failed one fails
-with it; and the study goes on. What the machine stopped (`causes`) is done again by the next
+would come again. A run whose worker dies is tried once more, a run that needs a failed one fails
+with it, and the study goes on. What the machine stopped (`causes`) is done again by the next
 driver, after everything else. On a full disk no more runs are begun: each of them would fail for
 the same reason.
 """
@@ -93,7 +93,7 @@ def drive(
 
     `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a
     folder for traces of the first run of every data set, model and method that is executed. Raises
-    `InputError` for needs that are missing or go in a circle; `StoreError` when the store can no
+    `InputError` for needs that are missing or go in a circle. `StoreError` when the store can no
     longer be written; `KeyboardInterrupt`, with the signal's number, on SIGINT, SIGTERM and SIGHUP.
     However it ends, what was running is pending again.
     """
@@ -396,14 +396,13 @@ class _Work:
             self.recorder.blocked(runs, needed)
 
     def _faults(self, need: str) -> list[str]:
-        """What is wrong with the files of a finished run that others start from; they are read
-        once."""
+        """The faults of the files of a finished run that others start from; they are read once."""
         if need not in self.faults:
             self.faults[need] = self.store.faults(need, self.store.run(need)["files"], read=True)
         return self.faults[need]
 
     def _look_at_foreign(self) -> None:
-        """What other drivers did with the runs that they had; what dead ones left is ours to
+        """Record the outcome of the runs that other drivers had; what dead ones left is ours to
         claim."""
         self.recorder.reclaim()
         for key, status in self.store.statuses(self.foreign).items():

@@ -233,7 +233,7 @@ class Search(_Strict):
 
 
 class MinusSpec(_Strict):
-    """What a side is taken less of: another score at the same seed. What it leaves out is as on its
+    """The subtrahend of a side: another score at the same seed. What it leaves out is as on its
     side."""
 
     method: str | None = _is(None, "a method of this study, by its label; left out: the side's")
@@ -293,8 +293,8 @@ Several = str | list[str]
 
 
 class RowsSpec(_Strict):
-    """What a side of a claim over several cases is: methods by label or family, and where they are
-    scored."""
+    """The rows of a side of a claim over several cases: methods by label or family, and where they
+    are scored."""
 
     methods: Several | None = _is(
         None,

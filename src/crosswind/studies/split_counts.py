@@ -1,5 +1,5 @@
-"""What a draw's counts say: cells by name, groups and environments, which values go with which
-class."""
+"""The summary of a draw's counts: cells by name, groups and environments, which values go with
+which class."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ Sampler: TypeAlias = str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DrawReport:
-    """What one shift does to one data set at one size: counts of rows, planned without drawing
-    them.
+    """The counts of one shift on one data set at one size, planned without drawing rows.
 
     `train_shared`: the share of the training rows that two seeds are expected to share. `cells`:
     the training rows of every cell that has any. `matching`: for each spurious correlation the
@@ -261,7 +260,7 @@ class DrawCounts:
         return min(lots, default=None)
 
     def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:
-        """What a plan tells of the draw; `names`: the data set, the shift and the size."""
+        """The report of the draw in a plan; `names`: the data set, the shift and the size."""
         rows = {}
         for role in ("test", "validation"):
             set_names = []

@@ -97,7 +97,7 @@ class Store:
         """The store in the folder (or file) `where`, or at the PostgreSQL URL `where` with its
         files in `out`.
 
-        `create`: open for writing and make what is missing; else what is there is opened for
+        `create`: open for writing and make what is missing. Else what is there is opened for
         reading only, which changes nothing, waits for no writer, and works on a read-only disk.
         Raises `StoreError`.
         """
@@ -273,14 +273,14 @@ class Store:
         without: Sequence[str] = (),
         runs: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[dict[str, Any]]:
-        """One entry for each job, selection rule and set, in the order of the plan: the study's
-        name, the labels of the job, `key`, `kind`, `rule`, `set`, `metrics`, `status`, `reason`,
-        `seconds`, `attempts`.
+        """One entry for each job, selection rule and set, in the order of the plan. It has the
+        study's name, the labels of the job, `key`, `kind`, `rule`, `set`, `metrics`, `status`,
+        `reason`, `seconds`, `attempts`.
 
         `metrics` are what the job said: by name a number, text, list or mapping, the same of these
         in every entry. Those named in `without` are left out; scores of single groups are most of
         what a large study takes to hold. A job that is not done (pending, running, failed) has one
-        entry with `rule` and `set` None and empty `metrics`, if `unscored`; one that is done and
+        entry with `rule` and `set` None and empty `metrics`, if `unscored`. One that is done and
         gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already.
         Raises `StoreError`.
         """
@@ -343,7 +343,7 @@ class Store:
         return sorted(counts, key=lambda pair: -pair[1])
 
     def warnings(self, study: str) -> list[tuple[str, int]]:
-        """What the study's runs warned of, a sentence each, and how many runs did; the most
+        """The warnings of the study's runs, a sentence each, and how many runs had it; the most
         frequent first."""
         query = sa.select(runs.c.warnings, sa.func.count()).where(
             runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
@@ -360,9 +360,9 @@ class Store:
     # ----------------------------------------------------------------------------------------------
 
     def run(self, prefix: str) -> dict[str, Any]:
-        """Everything about the one run whose key begins with `prefix`: spec, status, reason, detail
-        (a traceback, if there is one), versions, cost, warnings, `scores`, `studies` (name and
-        labels in each) and `artifacts`, the folder of its files or None.
+        """Everything about the one run whose key begins with `prefix`. It has spec, status, reason,
+        detail (a traceback, if there is one), versions, cost, warnings and `scores`. It has
+        `studies` (name and labels in each) and `artifacts`, the folder of its files or None.
 
         Raises `StoreError` when no run or more than one begins so.
         """
@@ -455,15 +455,15 @@ class Store:
         }
 
     def faults(self, key: str, files: Mapping[str, Any], read: bool) -> list[str]:
-        """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults`
-        says it."""
+        """The faults of the files of the run `key`, which `files` gave, as `artifacts.faults` says
+        it."""
         return artifacts.faults(artifacts.artifact_folder(self.out, key), files, read)
 
     def damaged(self, study: str | None = None, most: int = MOST_LOOKED_AT) -> dict[str, list[str]]:
-        """What is wrong with the files of runs that are done, by run: nothing is read.
+        """The faults of the files of runs that are done, by run: nothing is read.
 
         Of the `most` runs that were done last the size of every file is looked at, of the others
-        whether their folders are there: in a store of 100,000 runs there are a million files, and
+        whether their folders are there. In a store of 100,000 runs there are a million files, and
         `crosswind check` reads them all. Empty for a store that was opened without the folder of
         its files.
         """

@@ -39,7 +39,7 @@ class Traces:
         return str(self._folder / self._names[kind])
 
     def ended(self, run: Job, outcome: Mapping[str, Any] | None) -> None:
-        """What the run gave, None where it failed: then the next of its kind is traced."""
+        """The value of the run, None where it failed: then the next of its kind is traced."""
         kind = _kind(run)
         if self._chosen.get(kind) != run.key:
             return

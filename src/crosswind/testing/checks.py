@@ -1,4 +1,4 @@
-"""What a check is: a name, the class that it looks at, and one sentence where it does not hold."""
+"""A check: a name, the class that it looks at, and one sentence where it does not hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CheckFailed(AssertionError):
 
 
 class _Unmet(Exception):
-    """What is wrong, and what to do."""
+    """The fault, and its remedy."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ def estimator_checks(cls: Estimators, *, knobs: Mapping[str, Any] | None = None)
     """The checks of an estimator, each to be called, as by `pytest.mark.parametrize`.
 
     `knobs`: settings in place of its defaults. The answers that it is tried on hold what its
-    `access` declares and nothing else: noisy logits of 4 classes, and votes near each row that
-    agree more where the model is sure.
+    `access` declares and nothing else. They are noisy logits of 4 classes, and votes near each row
+    that agree more where the model is sure.
     """
     subject = _EstimatorUnderTest(cls, dict(knobs or {}))
     looks: dict[str, Callable[[], None]] = {

@@ -1,4 +1,4 @@
-"""What a method's limit may be beside a registered method: mean losses by plain loops."""
+"""References at a method's limit beside a registered method: mean losses by plain loops."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ _REFERENCES: dict[str, type[Method]] = {
 
 
 def reference_of(method: Method) -> Method:
-    """What a method declares that it equals at its limit, with the method's own sampler: the limit
-    is of the loss, and both must see the same batches."""
+    """The reference that a method declares to equal at its limit, with the method's own sampler:
+    the limit is of the loss, and both must see the same batches."""
     equals = method.limit.equals
     assert equals is not None
     parent: Any = _REFERENCES.get(equals) or registry.load("methods", equals)

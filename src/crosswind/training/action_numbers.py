@@ -1,4 +1,4 @@
-"""What methods without a term of their own did, read from the state that they end with."""
+"""The actions of methods without a term of their own, read from the state that they end with."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Numbers = Mapping[str, float]
 
 
 def numbers_of(method: Method, state: State) -> dict[str, float]:
-    """What the method did, by name and unit: what it measures itself, and what is read here of
-    ours; empty where nothing is."""
+    """The action of the method in numbers, by name and unit: what it measures itself, and what is
+    read here of ours; empty where nothing is."""
     read = _READERS.get(str(getattr(method, "registered_name", "")))
     return {**method.measured(state), **({} if read is None else read(method, state))}
 
 
 def number_doubts(numbers: Numbers, said: bool) -> list[str]:
-    """What must be told of numbers of methods that did next to nothing; `said`: the method tells it
-    in its own words."""
+    """The doubts about numbers of methods that did next to nothing; `said`: the method tells it in
+    its own words."""
     doubts = []
     if numbers.get("moved_grey_levels", STILL) < STILL and not said:
         doubts.append(

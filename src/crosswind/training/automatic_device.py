@@ -1,4 +1,4 @@
-"""The device that `training.device: auto` is on this machine. torch is imported only where the
+"""The device that `training.device: auto` is on this machine. It imports torch only where the
 machine has a card or is a Mac, so that study files are checked at once elsewhere."""
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def evaluated(
     modules: Mapping[str, nn.Module], precision: str, run: Callable[[dict[str, nn.Module]], T]
 ) -> T:
-    """What `run` gives for modules in evaluation mode, computed with folded copies of the models
+    """The value of `run` for modules in evaluation mode, computed with folded copies of the models
     among them.
 
     Of a `Model`, `run` may call it, `features`, `taps`, `until`, `after` and `head`. Where it reads
@@ -196,7 +196,7 @@ def _traced(module: Model) -> _Plan:
 
 
 class _Trace:
-    """What a forward pass calls and reads, by the nodes of its graph and the modules by path."""
+    """The calls and reads of a forward pass, by the nodes of its graph and the modules by path."""
 
     def __init__(self, nodes: Sequence[torch.fx.Node], modules: Mapping[str, nn.Module]) -> None:
         self.modules = modules

@@ -31,8 +31,8 @@ def save(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """What `save` wrote; None where there is no file. A file of another kind is a `RunError`.
-    Nothing is unpickled."""
+    """The values that `save` wrote; None where there is no file. A file of another kind is a
+    `RunError`. Nothing is unpickled."""
     if not path.exists():
         return None
     try:

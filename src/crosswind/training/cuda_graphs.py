@@ -3,9 +3,9 @@ to nothing left to do.
 
 A step of a small network is a few hundred kernels of a few microseconds each, and telling the
 device of each takes the host as long or longer. A recorded step does exactly what the step did from
-which it was recorded, on whatever then lies in the same memory, so it may stand for later steps
+which it was recorded, on whatever then lies in the same memory. So it may stand for later steps
 only where nothing that the host decides differs between them. A method that reads a batch's step,
-epoch or progress, or draws on the host, therefore keeps its ordinary steps; of any other, two
+epoch or progress, or draws on the host, therefore keeps its ordinary steps. Of any other, two
 replayed steps are compared with ordinary ones, bit by bit, before the graph is trusted. So graphs
 change no number. `benchmarks/speed/accelerator.py` has what they save.
 """

@@ -26,7 +26,7 @@ def check_device(device: str) -> None:
 
 
 def slow_precision(precision: str, device: str) -> str:
-    """What is said where this precision is asked of a device that only imitates it, going on from
+    """The warning where this precision is asked of a device that only imitates it, going on from
     "asks for ..."; else empty."""
     if precision != "bf16":
         return ""
@@ -86,7 +86,7 @@ def reproducible(settings: TrainingSettings) -> Iterator[None]:
 
 
 def _cuda_switches(tf32: bool) -> list[tuple[Callable[[], bool], Callable[[bool], None], bool]]:
-    """What reads a switch, what sets it, and what it is to be."""
+    """The reader of a switch, its setter, and the value that it is to have."""
     attention = torch.backends.cuda
     return [
         (

@@ -41,9 +41,9 @@ _TRAINED, _SEEN = (
 
 @dataclass(frozen=True)
 class Design:
-    """What is published. `variance`: of each coordinate. `noise`: the highest share of labels drawn
-    anew. `distances`: how many angles from 0 to pi. `centres`: clouds at each. `neighbours`: of
-    each point, within the Euclidean distance `reach`.
+    """The design as published. `variance`: of each coordinate. `noise`: the highest share of labels
+    drawn anew. `distances`: how many angles from 0 to pi. `centres`: clouds at each. `neighbours`:
+    of each point, within the Euclidean distance `reach`.
 
     Not published: `near`, the law of the perturbations, see `perturbed`; `flips`: a noisy label is
     the other one, not a draw of both.
@@ -83,7 +83,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What M networks got on C clouds at each of D distances, float64 [D, C, M].
+    """The accuracies of M networks on C clouds at each of D distances, float64 [D, C, M].
 
     `accuracy`; `invariance`; `estimate`, the accuracy by ATC-MC; `said_inside`, the share of a
     cloud's points that the network calls inside: 0 or 1 where it is constant. `inside` [D, C]: the

@@ -1,5 +1,5 @@
-"""What a run is, told before it starts: to its method, to the rules that it must meet, and to a
-checkpoint of it."""
+"""The identity of a run, known before it starts: to its method, to the rules that it must meet, and
+to a checkpoint of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def info_of(
     split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings
 ) -> Info:
-    """What the method may know of a run."""
+    """The facts that the method may know of a run."""
     rows = split.train
     classes = split.class_names
     environment = rows.environment

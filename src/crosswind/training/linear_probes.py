@@ -23,7 +23,7 @@ class Probes:
     bias: Tensor
 
     def logits(self, features: Tensor) -> Tensor:
-        """What every probe says of features [n, d]: [N, n, k]."""
+        """The logits of every probe for features [n, d]: [N, n, k]."""
         return features.to(self.weight) @ self.weight.transpose(1, 2) + self.bias[:, None]
 
 

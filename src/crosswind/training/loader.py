@@ -52,7 +52,7 @@ def _channels_first(x: Tensor) -> Tensor:
 
 
 class _SeenRows(NamedTuple):
-    """What a batch shows: places in the training set `rows` under `values` at `visits`, and the
+    """The rows of a batch: places in the training set `rows` under `values` at `visits`, and the
     partners; int64 [batch]."""
 
     members: NDArray[np.int64]

@@ -52,11 +52,10 @@ def fit(
     needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
     beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run
     that began before this. `profile`: takes a trace of a few steps and a validation, and changes no
-    number. `pause`: the share of the steps of a stage after which training stops at a validation and
-    leaves its state in `checkpoint`, from which a later call with a larger share goes on with the
-    same bits.
-    Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of
-    another run.
+    number. `pause`: the share of the steps of a stage after which training stops at a validation
+    and leaves its state in `checkpoint`. From there a later call with a larger share goes on with
+    the same bits. Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a
+    checkpoint of another run.
     """
     meter = Meter() if meter is None else meter
     with ExitStack() as stack:

@@ -80,7 +80,7 @@ class Stack:
 
     @torch.no_grad()
     def logits(self, x: Tensor) -> Tensor:
-        """What every network says of its inputs, [N, b, k]; x [S, b, d]."""
+        """The logits of every network for its inputs, [N, b, k]; x [S, b, d]."""
         return _forward(self._layers, self.parameters, x)[0].transpose(1, 2)
 
     @torch.no_grad()
@@ -402,7 +402,7 @@ class _Feed:
     def given(
         self, step: int, x: Tensor, y: Tensor, weights: Tensor | None
     ) -> Callable[[int, int], Inputs]:
-        """What gathers the batches of a step; steps must be asked for in order from 0."""
+        """The gatherer of the batches of a step; steps must be asked for in order from 0."""
         if step % _AHEAD == 0:
             n_steps = min(_AHEAD, self._steps - step)
             taken = []

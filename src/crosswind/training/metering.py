@@ -1,5 +1,5 @@
-"""What a run takes: its seconds by what they went on, its images a second, and the most memory that
-it held."""
+"""The meters of a run: its seconds by what they went on, its images a second, and the most memory
+that it held."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Meter:
             self.settle(name, *within)
 
     def settle(self, *parts: str) -> None:
-        """What readers waited since the last time was counted as these parts: count it as waiting
-        instead."""
+        """Count the seconds that readers waited since the last time as waiting and no longer as
+        these parts."""
         waited = math.fsum(reader.waited for reader in self._readers)
         since = waited - self._waited
         self._waited = waited
@@ -93,7 +93,7 @@ class Meter:
         return time.perf_counter() - self._started + self._earlier.get("total", 0.0)
 
     def saved(self) -> dict[str, float]:
-        """What `restore` takes."""
+        """The state for `restore`."""
         return {**self._whole(), "total": self.total(), "peak": float(self._peak())}
 
     def restore(self, saved: Mapping[str, float]) -> None:
@@ -106,7 +106,7 @@ class Meter:
 
         `images_per_second`: `images` (steps x batch) by the seconds of data, step and waiting.
         `peak_memory_bytes`: the most that the process held during the run, whatever of it was there
-        before, or the most that was allocated on a CUDA device; `peak_memory_of_run` is 0 where the
+        before, or the most that was allocated on a CUDA device. `peak_memory_of_run` is 0 where the
         system tells only the peak of the process's whole life.
         """
         seconds = self._whole()

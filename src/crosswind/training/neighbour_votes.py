@@ -1,6 +1,7 @@
-"""What models say of pictures and of pictures near them, each picture made once for all models.
+"""The answers of models for pictures and for pictures near them, each picture made once for all
+models.
 
-For every row of a set, a transform draws so many neighbours with keys of their own; row, number and
+For every row of a set, a transform draws so many neighbours with keys of their own. Row, number and
 seed decide a neighbour, so the same ones come whatever the batches, the rows beside it and the
 process. Memory is bounded by two batches, whatever the set's size. Estimators of accuracy read the
 counts of labels (Ng et al. 2022, equation 1).
@@ -36,7 +37,7 @@ Voter: TypeAlias = nn.Module | tuple[Method, Modules, State]
 
 @dataclass(frozen=True)
 class Said:
-    """What M models say of n rows and their N neighbours.
+    """The answers of M models for n rows and their N neighbours.
 
     `labels` int64 [M, n, N + 1]: the row itself comes first; -1 where an answer could not be read.
     `logits` float32
@@ -57,7 +58,7 @@ def neighbour_labels(
     seed: int = 0,
     logits: bool = False,
 ) -> Said:
-    """What each of M models says of every row of a set, in their order, and of `neighbours`
+    """The answers of each of M models for every row of a set, in their order, and for `neighbours`
     pictures that `transform` makes of it.
 
     Neighbour j of a row is the same for every number of neighbours from j on. `logits` keeps them
@@ -106,7 +107,7 @@ def _stacked(
 
 @dataclass(frozen=True)
 class _Asking:
-    """What several models are asked; `logits`: whether theirs are kept."""
+    """The questions to several models; `logits`: whether theirs are kept."""
 
     methods: Sequence[tuple[Method, Modules, State]]
     rows: EvaluationRows

@@ -2,11 +2,11 @@
 method's own.
 
 Released implementations of several methods come out as plain training, and so may a run whose own
-term is too small to matter. At a few steps of a run its loss and gradient are taken twice, as the
-method has them and at the setting at which its own term is gone (`Action.idle`), with the same
-weights, rows and random numbers. The difference is what the method adds. Nothing is moved: a run
-with looks has the bits of one without. A look costs two gradients; once one has found a share of
-`IDLE_SHARE`, there are no more.
+term is too small to matter. At a few steps of a run its loss and gradient are taken twice. One is
+as the method has them, one at the setting at which its own term is gone (`Action.idle`), with the
+same weights, rows and random numbers. The difference is what the method adds. Nothing is moved: a
+run with looks has the bits of one without. A look costs two gradients; once one has found a share
+of `IDLE_SHARE`, there are no more.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def declared_action(method: Method) -> Action:
 def look_steps(length: int, first: int, switches: Sequence[int] = ()) -> list[int]:
     """The steps of a stage of `length` steps before which a run looks, in order.
 
-    The last before the validation at step `first`, so that a run that stops early has one; evenly
-    spread ones up to the last; and those at which the method changes.
+    The last before the validation at step `first`, so that a run that stops early has one. Evenly
+    spread ones up to the last. And those at which the method changes.
     """
     if length < 1:
         return []
@@ -171,7 +171,7 @@ class OwnAction:
     # ----------------------------------------------------------------------------------------------
 
     def save(self) -> list[list[float]]:
-        """What `restore` takes, as plain numbers."""
+        """The state for `restore`, as plain numbers."""
         return [list(share) for share in self.shares]
 
     def restore(self, saved: Sequence[Sequence[float]]) -> None:
@@ -179,8 +179,8 @@ class OwnAction:
         self.shares = [Share(int(step), loss, gradient) for step, loss, gradient in saved]
 
     def numbers(self) -> dict[str, float]:
-        """What the method did, by name: its largest shares of loss and gradient, and at how many
-        steps they were looked for."""
+        """The action of the method in numbers, by name: its largest shares of loss and gradient,
+        and at how many steps they were looked for."""
         if not self.shares:
             return {}
         largest = {}
@@ -219,7 +219,7 @@ def moved_levels(method: Method, images: EvaluationRows, seed: int) -> float | N
 
 
 class _Taken:
-    """What `update` is given in place of the loop: a descent leaves its gradient here and moves
+    """The stand-in for the loop in `update`: a descent leaves its gradient here and moves
     nothing."""
 
     last: Stage | None

@@ -1,4 +1,4 @@
-"""What a trained method says of rows, in evaluation mode, changing nothing."""
+"""The answers of a trained method for rows, in evaluation mode, changing nothing."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def outputs(
     settings: TrainingSettings,
     places: np.ndarray | None,
 ) -> list[Output]:
-    """What the method says of the rows at `places` (None: all), a batch an entry, on the run's
-    device.
+    """The answers of the method for the rows at `places` (None: all), a batch an entry, on the
+    run's device.
 
     Call in evaluation mode and under `autocast`.
     """
@@ -68,7 +68,7 @@ def outputs(
 def predict(
     method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings
 ) -> Predictions:
-    """What the method says of every row, in the order of the rows; logits float32."""
+    """The answers of the method for every row, in the order of the rows; logits float32."""
     with evaluation_mode(modules.values()), autocast(settings):
         order = rows.by_length()
         model_outputs = outputs(method, modules, state, rows, settings, order)
@@ -78,8 +78,8 @@ def predict(
 def predict_adapted(
     method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings
 ) -> Predictions:
-    """What the method says after `adapt` has seen the inputs, without labels, of each value of its
-    attribute in turn."""
+    """The answers of the method after `adapt` has seen the inputs, without labels, of each value of
+    its attribute in turn."""
     name = getattr(method, method.needs.adapts)
     model_outputs: list[Output] = []
     order = []

@@ -1,5 +1,5 @@
-"""What a method requires of the rows, batches and settings of a run, and what its reader must be
-warned of.
+"""The requirements of a method on the rows, batches and settings of a run, and the warnings for its
+reader.
 
 A plan knows the rows by their counts, a run by the rows themselves. Both describe them as a
 `Pairing` and ask `refuse` and `warnings_of`, so that each rule stands once. Nothing here imports
@@ -192,7 +192,8 @@ class _RunModel:
 
 
 def _problems(pairing: Pairing) -> Iterator[str]:
-    """What keeps the method from being itself, a sentence each that goes on from its name."""
+    """The problems that keep the method from being itself, a sentence each that goes on from its
+    name."""
     yield from _kinds_of_rows_lacking(pairing)
     yield from _held_out_rows_lacking(pairing)
     yield from _batch_below_environments(pairing)
@@ -267,7 +268,7 @@ def _unfit_images(pairing: Pairing) -> Iterator[str]:
 
 
 def _inputs_unfit_for_model(pairing: Pairing, model: _RunModel) -> Iterator[str]:
-    """What a model reads where the method changes images or numbers."""
+    """The inputs that a model reads where the method changes images or numbers."""
     needs = pairing.needs
     input_spec = pairing.input
     if needs.channels and model.reads_features:
@@ -400,7 +401,7 @@ def _rows_too_few_to_compare(pairing: Pairing) -> Iterator[str]:
 
 
 def _another(input_spec: InputSpec | None, fits: Callable[[Form], bool]) -> str:
-    """What to do where a model lacks what a method needs: take one that has it and reads what is
+    """The remedy where a model lacks what a method needs: take one that has it and reads what is
     given, if there is one."""
     fitting = []
     for model_facts in listing("models"):
@@ -462,8 +463,8 @@ def warnings_of(pairing: Pairing) -> list[str]:
 
 
 def _warnings(pairing: Pairing) -> Iterator[str]:
-    """What the rows, the models and the settings say against the method, in words that go on from
-    its name."""
+    """The warnings by the rows, the models and the settings against the method, in words that go on
+    from its name."""
     if pairing.needs.sampler == "per-environment" and len(pairing.environments) < 2:
         yield (
             "compares environments, but here all training rows are of one, so it compares parts"
@@ -608,8 +609,8 @@ def run_warnings(
     start: int,
     idle: Sequence[str] = (),
 ) -> dict[str, list[str]]:
-    """For each selection rule what the reader of its numbers must be told, a sentence each: what
-    the method found out itself, what its rows say, and what the rule took.
+    """The warnings for the reader of each selection rule's numbers, a sentence each: what the
+    method found out itself, what its rows say, and what the rule took.
 
     `state` is that at the end; `start`: the first step from after the method's last switch, 0 where
     it has none. `idle`: that the method was measured and did next to nothing, which is told unless
@@ -693,7 +694,7 @@ def _rule_warnings(
 
 
 def lot_warnings(method: Method, lot: tuple[int, str] | None) -> list[str]:
-    """What the reader of predictions must be told of the smallest number of test rows that the
+    """The warnings for the reader of predictions about the smallest number of test rows that the
     method adapts to at once."""
     return [f"{_name(method)} {text}" for text in _lot_warning(lot)]
 

@@ -505,8 +505,8 @@ class Run:
         return Trajectory(*ended, exhibits, action)
 
     def _action(self, state: State) -> tuple[dict[str, float], list[str]]:
-        """What the method did beside plain training, in numbers by name, and what must be said
-        where that was next to nothing."""
+        """The action of the method beside plain training, in numbers by name, and the doubts where
+        that was next to nothing."""
         with self.meter.part("evaluation"):
             moved = None
             if self.own.action.views:

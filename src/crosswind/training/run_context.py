@@ -139,7 +139,7 @@ class Optimiser:
         )
 
     def save(self) -> dict[str, Tensor]:
-        """What it has gathered, as `INDEX/KEY` of each parameter in order."""
+        """The moments that it has gathered, as `INDEX/KEY` of each parameter in order."""
         return {
             f"{index}/{key}": value
             for index, moments in enumerate(self._gathered)
@@ -163,7 +163,7 @@ class Optimiser:
 
 
 class LoopContext:
-    """What `methods.base.RunContext` promises, for one run."""
+    """The implementation of `methods.base.RunContext` for one run."""
 
     def __init__(
         self,
@@ -338,7 +338,7 @@ class LoopContext:
         return name in self._optimisers
 
     def parameters(self, name: str) -> list[nn.Parameter]:
-        """What the optimiser `name` of the stage updates."""
+        """The parameters that the optimiser `name` of the stage updates."""
         return self._optimisers[name].parameters
 
     def train(self, mode: bool = True) -> None:
@@ -347,7 +347,8 @@ class LoopContext:
             module.train(mode)
 
     def weights(self) -> dict[str, Tensor]:
-        """What training changes, as flat tensors: `module/NAME/...` and `state/...`; not copies."""
+        """The tensors that training changes, flat: `module/NAME/...` and `state/...`; not
+        copies."""
         return {key: value for key, value in self._all().items() if key not in self._frozen}
 
     def frozen(self) -> dict[str, Tensor]:
@@ -373,7 +374,7 @@ class LoopContext:
         return out | {f"state/{key}": value for key, value in self.state.items()}
 
     def gathered(self) -> dict[str, Tensor]:
-        """What the optimisers have gathered: `optimiser/NAME/...`."""
+        """The moments of the optimisers: `optimiser/NAME/...`."""
         optimisers = self._optimisers.items()
         return {
             f"optimiser/{name}/{key}": value
@@ -428,7 +429,7 @@ class LoopContext:
 
 
 class _HeldOutRows:
-    """What `methods.base.HeldOut` promises, for one run."""
+    """The implementation of `methods.base.HeldOut` for one run."""
 
     def __init__(self, context: LoopContext, images: EvaluationRows) -> None:
         device = context.y.device

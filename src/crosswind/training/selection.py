@@ -111,7 +111,7 @@ class Selector:
 
     @property
     def selections(self) -> dict[str, Selection]:
-        """What each rule takes so far."""
+        """The selection of each rule so far."""
         return {rule: self._best[rule] for rule in (*RULES, "last") if rule in self._best}
 
     @property

@@ -28,8 +28,8 @@ class ModelSpec:
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the model, as plain values: a file or folder whose hash is given counts by
-        it, not by where it lies."""
+        """The settings that decide the model, as plain values: a file or folder whose hash is given
+        counts by it, not by where it lies."""
         return {"name": self.name, "knobs": _without_places(self.knobs)}
 
 
@@ -265,8 +265,8 @@ def _check_schedule(settings: TrainingSettings, inside: str) -> None:
 
 
 def rate_factor(settings: TrainingSettings, step: int, length: int) -> float:
-    """What the learning rate is multiplied with at a step of a stage of `length` steps, counted from
-    0; in [0, 1].
+    """The factor of the learning rate at a step of a stage of `length` steps, counted from 0; in
+    [0, 1].
 
     `warmup`: (step + 1) / warmup. Then, with t = step - warmup of T = length - warmup: linear 1 - t /
     T, cosine (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, equation 5, without restarts), step

@@ -1,4 +1,4 @@
-"""What one training gave, and how its tensors are named."""
+"""The trajectory of one training, and how its tensors are named."""
 
 from __future__ import annotations
 
@@ -33,20 +33,19 @@ def _says_nothing(*_: object) -> Any:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What one training gave.
+    """The trajectory of one training.
 
     `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training
     ended there and is scored as it is. `history`: one entry a validation with stage, step (counted
-    over all stages), mean training loss and terms since the last, accuracy and loss of every
-    validation set, seconds since the start, and `fitted` where `fit_at` or `loss_at` is set. `selections[rule]`
-    and `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation
-    sets are adapted to where the method does so, validation sets are as the rule saw them. `cost`:
-    see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
-    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`.
-    `exhibits`: what the method shows. `action`: what the method did beside plain training, in
-    numbers by name: `share_of_loss` and `share_of_gradient`, the largest at `looks` steps; and what
-    the method itself measures, such as
-    `moved_grey_levels`.
+    over all stages), mean training loss and terms since the last, and seconds since the start. It
+    has accuracy and loss of every validation set, and `fitted` where `fit_at` or `loss_at` is set.
+    `selections[rule]` and `predictions[rule][set]`: every rule and every validation and evaluation
+    set; evaluation sets are adapted to where the method does so, validation sets are as the rule
+    saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers
+    must be told, a sentence each; `warnings`: those of all rules. `answer` predicts further sets,
+    see `Answer`. `exhibits`: what the method shows. `action`: what the method did beside plain
+    training, in numbers by name: `share_of_loss` and `share_of_gradient`, the largest at `looks`
+    steps; and what the method itself measures, such as `moved_grey_levels`.
     """
 
     status: str

@@ -1,5 +1,5 @@
-"""What methods want of a run to be worth it, beyond what they need to work at all. A plan and a run
-that give less say so."""
+"""The conditions under which methods are worth it, beyond what they need to work at all. A plan and
+a run that give less say so."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is done to a batch of images, with randomness of its own for every sample, on any device."""
+"""Transforms of a batch of images, with randomness of its own for every sample, on any device."""

@@ -42,8 +42,8 @@ class Transform(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the result beside input and key, as plain values: the knobs, files that they
-        name by what is in them."""
+        """The values that decide the result beside input and key: the knobs, files that they name
+        by what is in them."""
         return {declared.name: getattr(self, declared.name) for declared in knobs_of(type(self))}
 
     def check(self) -> None:  # noqa: B027 - most need nothing

@@ -193,8 +193,8 @@ def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     larger than the image. A box that is the whole image gives the same bits.
 
     Colour images on the CPU get Pillow's levels, thus those of torchvision's `resized_crop` on
-    Pillow images: all of them where a side is a power of two or three of them, else but for one in
-    a hundred, where torch's places in single precision lie a hair off. Grey images and other
+    Pillow images. All pixels do where a side is a power of two or three of them. Else all but one
+    in a hundred do, where torch's places in single precision lie a hair off. Grey images and other
     devices are rounded once instead of after either side, on a grid of 1/256 pixel: a quarter of
     the levels may differ, by at most 2.
     """

@@ -2,7 +2,7 @@
 that move images.
 
 A map is a matrix float64 [n, 2, 3] from places in the result to places in the image, x before y, in
-Pillow's coordinates: pixel i of a side reaches from i to i + 1, its centre lies at i + 1/2. So [[1,
+Pillow's coordinates. Pixel i of a side reaches from i to i + 1, its centre lies at i + 1/2. So [[1,
 0, t], [0, 1, 0]] moves the image t pixels to the left.
 """
 
@@ -85,8 +85,8 @@ class Rotate(Transform):
 class Translate(Transform):
     """Moves images by whole pixels; what comes from outside is `fill`.
 
-    `draw` says how far: `uniform`, to each side and to either with the same chance, at most by
-    `horizontal` times the width and `vertical` times the height; `fixed`, by just as much to the
+    `draw` says how far. `uniform`: to each side and to either with the same chance, at most by
+    `horizontal` times the width and `vertical` times the height. `fixed`: by just as much to the
     right and down (negative: to the left and up). Fractions of a pixel are rounded. Checked
     against: torchvision's `affine` on Pillow images, to the pixel.
     """
@@ -117,8 +117,8 @@ class Translate(Transform):
 class Shear(Transform):
     """Shears images about their middle; what comes from outside is `fill`.
 
-    `horizontal` is the angle by which upright lines lean, `vertical` that of level lines:
-    `uniform`, each up to the knob's value to either side; `fixed`, just as much, positive: the
+    `horizontal` is the angle by which upright lines lean, `vertical` that of level lines.
+    `uniform`: each up to the knob's value to either side. `fixed`: just as much, positive: the
     lower part to the left, the right part up. Where both are used, lines are sheared first. Checked
     against: torchvision's `affine(shear=)` on Pillow images, nearest to the pixel.
     """
@@ -222,7 +222,7 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     ones continued to the edge, rounded to the nearest level.
 
     Coordinates are whole numbers of 1/65536 pixel as in Pillow's own nearest neighbour, which this
-    equals to the pixel; weights are whole numbers of 1/2048: the same bits in any batch, layout and
+    equals to the pixel. Weights are whole numbers of 1/2048: the same bits in any batch, layout and
     device. Raises `ValueError` for other arguments.
     """
     n, _, height, width = x.shape

@@ -1,5 +1,5 @@
-"""What can be told of a model's accuracy on rows without labels: the answer in a sentence, the
-estimates, the reasons."""
+"""The report on a model's accuracy on rows without labels: the answer in a sentence, the estimates,
+the reasons."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SUREST = 0.9
 
 @dataclass(frozen=True)
 class Estimates:
-    """What can be told of a model's accuracy on rows without labels. `str` of it is the text of
+    """The estimates of a model's accuracy on rows without labels. `str` of it is the text of
     `crosswind estimate`.
 
     `rows`: one an estimator, the most believable first. `left_out`: the others, and why.
@@ -137,7 +137,7 @@ class Estimates:
 
     @property
     def check(self) -> str:
-        """What no estimate can see, and how to look."""
+        """The check for what no estimate can see, and how to look."""
         rows = "the label of 1"
         if self.rows_to_check != 1:
             rows = f"the labels of {self.rows_to_check:,}"

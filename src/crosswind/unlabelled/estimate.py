@@ -163,8 +163,8 @@ def _changed_answers(
     near_rows: int,
     tell: Told,
 ) -> tuple[dict[str, Answers], dict[str, Labelled | None], dict[str, list[Labelled]]]:
-    """What the model says of the target, of the source and of the pool: under "" of the rows as
-    they are, and by the name of each neighbourhood of neighbours."""
+    """The answers of the model for the target, the source and the pool: under "" for the rows as
+    they are, and by the name of each neighbourhood for neighbours."""
     targets = {"": first_model.target}
     sources = {"": first_model.labelled}
     pools = dict[str, list[Labelled]]()
@@ -230,7 +230,7 @@ def _order_notes(
 
 
 def _insisted(order_note: str) -> str:
-    """What is said of an order that a person insists on, from what speaks for another."""
+    """The warning of an order that a person insists on, from what speaks for another."""
     return f"Warning: {order_note}; the first was asked for."
 
 
@@ -280,7 +280,7 @@ class _Questions:
         self.labelled = Labelled(answers, rows.label, name)
 
     def near(self, name: str, n_rows: int) -> tuple[Answers, Labelled]:
-        """What it says of neighbours of at most so many rows of the target, and of the source."""
+        """The answers for neighbours of at most so many rows of the target, and of the source."""
         assert self.labelled is not None
         target_numbers = _some(len(self.target), n_rows)
         source_numbers = _some(len(self.labelled.answers), n_rows)
@@ -290,7 +290,7 @@ class _Questions:
         return target_answers, replace(self.labelled, answers=beside, label=label)
 
     def pool(self, neighbourhood_name: str, n: int, tell: Told) -> list[Labelled]:
-        """What it says of n labelled rows under every change of the pool, and with `near` of the
+        """The answers for n labelled rows under every change of the pool, and with `near` for the
         neighbours of each."""
         n = min(n, len(self.rows.rows))
         changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
@@ -428,7 +428,7 @@ def _companion(
     of its outputs.
 
     `order`: the classes in the order of its outputs, None where they are in that of the first
-    model's; a model that names its own classes is not asked in another.
+    model's. A model that names its own classes is not asked in another.
     """
     order = order if model.classes is None else None
     if order is not None:
@@ -588,7 +588,7 @@ def _row_of(
 
 
 def _least_error_first(row: Row) -> tuple[bool, bool, float]:
-    """What the most believable estimate is least by."""
+    """The sort key of a row: the most believable estimate comes first."""
     return row.pool_error is None, row.estimate.low is None, row.pool_error or 0.0
 
 

@@ -37,8 +37,8 @@ _MOST_VALUES, _MOST_SHOWN = 12, 6
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """What a model makes of rows. `features`: float32 [n, d]; `ids`: int64 [n]; `columns`:
-    attribute -> its value in every row.
+    """The features that a model makes of rows. `features`: float32 [n, d]; `ids`: int64 [n];
+    `columns`: attribute -> its value in every row.
 
     `by`: the attributes that a picture is coloured by: of a run its label and what its shifts act
     on.
@@ -70,8 +70,8 @@ def features_of(
 ) -> FeatureTable:
     """The features that `model` has for rows: what its last layer reads, in evaluation mode.
 
-    `model`: a run whose weights were kept, or of a model that is only asked (`STORE#KEY`); a file
-    of weights with its card; or the name of a model, as it begins with `settings`. `data`: as
+    `model`: a run whose weights were kept, or of a model that is only asked (`STORE#KEY`). A file
+    of weights with its card. Or the name of a model, as it begins with `settings`. `data`: as
     `crosswind estimate` takes it; of a run its own. `rows`: a set of the run's study, or `all`.
     Raises `InputError`, `DataError`, `StoreError`.
     """

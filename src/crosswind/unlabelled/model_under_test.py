@@ -241,7 +241,8 @@ def _weights(path: Path) -> AskedModel:
 
 
 def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
-    """What a row is by a card that was checked; None where it does not say. Raises `InputError`."""
+    """The input specification of a row by a card that was checked; None where it does not say.
+    Raises `InputError`."""
     size = card.get("size")
     width = card.get("width")
     if width is not None:
@@ -314,7 +315,7 @@ class _KeptNetwork:
         return said
 
     def features(self, rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
-        """What the head reads for every row, float32 [n, d]."""
+        """The features that the head reads for every row, float32 [n, d]."""
         run = self._runner(dataset, "features")
         logits = [np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)]
         return np.concatenate(logits)

@@ -27,7 +27,7 @@ class ProgramModel(Outside):
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """The name of it in errors."""
         return str(getattr(self.model, "__name__", type(self.model).__name__))
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:

@@ -67,8 +67,8 @@ def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColum
     """Every way to find a column for each of the classes `values`, the surest first, so that one of
     several is a matter of choice.
 
-    A column named as the class; else one that writes the same number otherwise (`1.0`), or the same
-    letters in another case; else columns that all have the same before or behind the class.
+    A column named as the class. Else one that writes the same number otherwise (`1.0`), or the same
+    letters in another case. Else columns that all have the same before or behind the class.
     """
     for how, key in (("names", str), ("numbers", _as_number), ("case", str.casefold)):
         by_key: dict[str, list[str]] = {}
@@ -160,7 +160,7 @@ def _columns_that_sum_to_one(
     scores: Floats, other_columns: Sequence[str], numbers: Mapping[str, Floats]
 ) -> list[str] | None:
     """The other columns with which the scores are probabilities, or their logarithms, of every row:
-    none where they are already, all columns of scores, or one; None where they are not."""
+    none where they are already, all columns of scores, or one. None where they are not."""
     score_columns = [name for name in other_columns if is_score_name(name)]
     subsets = [score_columns, *([name] for name in other_columns)]
     for as_probabilities in (_itself, _exponential):

@@ -1,5 +1,5 @@
-"""What tables of scores tell of a model's accuracy, without the model: what needs the model is left
-out by name."""
+"""The estimate of a model's accuracy by tables of scores, without the model: what needs the model
+is left out by name."""
 
 from __future__ import annotations
 

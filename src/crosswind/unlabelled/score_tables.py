@@ -2,7 +2,7 @@
 what the scores say.
 
 The classes are the label values of the source. A column that is named as a class, or as a class
-with something before or behind it that all share (`prob_cat`, `prob_dog`), holds its scores; other
+with something before or behind it that all share (`prob_cat`, `prob_dog`), holds its scores. Other
 columns of numbers are left out by name, or refused where they may be a class that never occurs in
 the source.
 """
@@ -413,8 +413,7 @@ def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]
 
 
 def _notes(new: _ScoreTable, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
-    """What is told of the columns: which are left out, and which stand for a class by another
-    name."""
+    """The notes on the columns: which are left out, and which stand for a class by another name."""
     left = [name for name in new.numbers if name not in chosen.columns and name != label]
     notes = []
     renamed = []
@@ -442,8 +441,8 @@ def _notes(new: _ScoreTable, chosen: ScoreColumns, label: str) -> tuple[str, ...
 
 
 def _answers(table: _ScoreTable, columns: Sequence[str]) -> Answers:
-    """What the columns say of every row; logarithms of probabilities. Raises `DataError` for
-    numbers that are no scores."""
+    """The probabilities of the columns for every row, as logarithms. Raises `DataError` for numbers
+    that are no scores."""
     scores = table.scores(columns)
     bad = ~np.isfinite(scores).all(axis=1)
     if bad.any():

@@ -1,5 +1,5 @@
-"""What `cw.train` returns: a training's trajectory, and the trained model with what a program does
-with one: predict, evaluate, save, load."""
+"""The trained model that `cw.train` returns: a training's trajectory, and what a program does with
+a model, predict, evaluate, save, load."""
 
 from __future__ import annotations
 

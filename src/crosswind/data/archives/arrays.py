@@ -2,7 +2,7 @@
 
 What a file holds is compared with what is expected before memory is taken, and no object is ever
 unpickled. NumPy, h5py and SciPy do the reading. Libraries in C can end the process at a damaged
-file, so a file of theirs whose hash is not the published one is tried in a child process first
+file. So a file of theirs whose hash is not the published one is tried in a child process first
 (`tried`). Everything wrong is one `DataError` that begins with the path.
 """
 
@@ -45,7 +45,7 @@ NORB = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What an array should be.
+    """The dtype and shape that an array should have.
 
     `dtype`: the name of one (`"uint8"`; any byte order), or `"integers"`, `"floats"`, `"numbers"`,
     `"text"`, `"booleans"`; empty: any of these. `shape`: lengths, None where any will do; None for

@@ -108,7 +108,7 @@ def watched(path: Path, stage: str) -> io.BufferedReader:
 
 
 def kind_of_file(path: Path) -> str:
-    """What the first bytes of a file say it is: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`,
+    """The kind of a file by its first bytes: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`,
     `page` or nothing.
 
     Raises `DataError` where there is no file.
@@ -147,7 +147,7 @@ def expect_kind(path: Path, kinds: Collection[str], kinds_in_words: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What a library said was wrong, or the kind of its error where it said nothing."""
+    """The reason that a library gave for an error, or the kind of the error where it gave none."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
@@ -204,8 +204,8 @@ class _Watch:
 
 
 def _state_of(pid: int) -> tuple[str, int] | None:
-    """What a process does, as one letter, and its processor time in clock ticks; None where that is
-    not told."""
+    """The state of a process, as one letter, and its processor time in clock ticks; None where that
+    is not told."""
     try:
         fields = (
             Path(f"/proc/{pid}/stat")

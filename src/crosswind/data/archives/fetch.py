@@ -167,7 +167,7 @@ def _is_right(original: Original, path: Path) -> bool:
 
 
 class _Again(Exception):
-    """What may work when it is tried again, after `wait` seconds at least."""
+    """An error that may not come again after `wait` seconds at least."""
 
     def __init__(self, why: str, wait: float = 0.0) -> None:
         self.why = why

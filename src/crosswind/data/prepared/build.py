@@ -71,7 +71,7 @@ checksum of its chunk."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` leaves: the copy; whether it was made now; how many of its rows an earlier
+    """The outcome of `prepare`: the copy; whether it was made now; how many of its rows an earlier
     call had left."""
 
     copy: Copy
@@ -102,9 +102,9 @@ def prepare(
     `on_progress(stage, done, total)`: bytes while files are fetched, checked and read, then rows.
 
     Where another process makes this copy, it is waited for. Raises `DataError` in one sentence for
-    originals that are missing, damaged or not what they should be, for totals that differ, and for
-    a disk that is full or cannot be written. Nothing half-made lies under the copy's name then, and
-    what is done is kept for the next call.
+    originals that are missing, damaged or not what they should be, and for totals that differ.
+    Raises it for a disk that is full or cannot be written, too. Nothing half-made lies under the
+    copy's name then, and what is done is kept for the next call.
     """
     _check_options(store, workers)
     target = copy_folder(source, root)
@@ -314,7 +314,8 @@ def _check_store(store: str, kind: str, dataset: AttributedDataset, name: str) -
 
 
 def _read(source: PreparedSource, folder: Path, store: str | None) -> tuple[Reading, bytes, str]:
-    """What the originals hold, a digest of all that decides what is written, and the store."""
+    """The contents of the originals, a digest of all that decides what is written, and the
+    store."""
     name = owner(source)
     with _reading(name, f"the originals in {folder}"):
         files = stamp(source, folder)

@@ -225,8 +225,8 @@ def array_header(n_rows: int, shape: tuple[int, int, int]) -> bytes:
 
 
 def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str]) -> str:
-    """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it,
-    another for any other content."""
+    """The fingerprint of a copy, 32 hexadecimal digits: the same wherever it lies and whoever made
+    it, another for any other content."""
     if np.array_equal(dataset.ids, np.arange(dataset.n_base)):
         rows = {}
     else:

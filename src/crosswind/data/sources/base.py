@@ -1,4 +1,4 @@
-"""What a source of data is: a frozen set of knobs that loads an `AttributedDataset`; and what the
+"""The base of sources of data, frozen sets of knobs that load an `AttributedDataset`, and what the
 readers of files share."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a source reads from its original files.
+    """The rows that a source reads from its original files.
 
     `dataset`: the rows of all parts; its `images` decode and resize the rows asked for and may be
     called by several threads at once. `parts`: part -> rows found, in the words of the card's
@@ -157,8 +157,8 @@ class PreparedSource(Source):
         """
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
-        """What these settings make of the prepared copy, such as colours; by default the copy
-        itself."""
+        """The data set that these settings make of the prepared copy, such as colours; by default
+        the copy itself."""
         return dataset
 
     def load(self) -> AttributedDataset:

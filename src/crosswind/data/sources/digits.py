@@ -38,10 +38,9 @@ class Digits(Source):
     Attributes: `digit` (0-9), `half` (0-4, 5-9), `ink` (red, green, blue), `background` (white,
     yellow, black), `size` (small, medium, large: 16, 23 or 30 of 32 pixels a side; large alone with
     `one_size`). Ink, background and size are dealt by seed. The numbers of rows of any two of the
-    270 cells differ by at most one (6 or 7), and every value of one of them is as frequent as the
-    others for every digit.
-    The 8 x 8 grey levels are enlarged bilinearly and mix ink with background; all in integers, so
-    pixels are the same everywhere.
+    270 cells differ by at most one (6 or 7). Every value of one attribute is as frequent as the
+    others for every digit. The 8 x 8 grey levels are enlarged bilinearly and mix ink with
+    background; all in integers, so pixels are the same everywhere.
     Reference: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (the test
     part, in scikit-learn).
     """
@@ -93,9 +92,9 @@ def dealt(label: NDArray[np.integer], n_labels: int, seed: int) -> NDArray[np.in
     n].
 
     The rows of a class are put in random order and take the 27 combinations in turn. Any three that
-    follow each other from a multiple of three show each value of each attribute once, so that
-    within a class the counts of the combinations differ by at most one, and those of the values of
-    one attribute too.
+    follow each other from a multiple of three show each value of each attribute once. So within a
+    class the counts of the combinations differ by at most one, and those of the values of one
+    attribute too.
     """
     turn = np.arange(27)
     first = turn % 3

@@ -175,8 +175,8 @@ class DSprites(PreparedSource):
 
     @property
     def _palette(self) -> dict[str, object]:
-        """What a fingerprint holds of the palette: nothing of the first, so that what is known of
-        its pictures stays so."""
+        """The part of a fingerprint that is the palette's: nothing of the first, so that what is
+        known of its pictures stays so."""
         if self.palette == "on-colour":
             return {}
         return {"palette": self.palette}
@@ -359,8 +359,8 @@ def _reading(
 
 
 def _archive(archive_path: str) -> tuple[Images, str]:
-    """What the shapes of dSprites' archive cover, uint8 [n, 64, 64], 0 or 255, and a fingerprint of
-    its checksums.
+    """The coverage of the shapes of dSprites' archive, uint8 [n, 64, 64], 0 or 255, and a
+    fingerprint of its checksums.
 
     Read as a stream into one bit a pixel when pictures are first asked for.
     """

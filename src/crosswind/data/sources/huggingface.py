@@ -40,15 +40,14 @@ class HuggingFace(PreparedSource):
     files, of Arrow files or of images (`imagefolder`, with its metadata). An `id` is fetched by
     `datasets` into its own cache, which needs the network; `revision` pins what it is. Code that
     comes with a data set is never run.
-    `image` names the column of images, which may be left out where there is one alone; `text` one
+    `image` names the column of images, which may be left out where there is one alone. `text` one
     of texts instead, or the columns of a text's parts, whose rows may not be blank. Attributes are
-    the columns with named
-    classes and those of true and false, or `columns`: their values have the names of the classes,
-    or the texts of the cells; those that no row has are left out. Of several `splits` (all by
-    default) the rows follow each other, and `split` is an attribute. Images are turned as their
-    EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without
-    keeping their proportions. The fingerprint counts the bytes of each image and does not read
-    them.
+    the columns with named classes and those of true and false, or `columns`: their values have the
+    names of the classes, or the texts of the cells. Those that no row has are left out. Of several
+    `splits` (all by default) the rows follow each other, and `split` is an attribute. Images are
+    turned as their EXIF data say, made RGB (transparency is dropped), and resized to `size` x
+    `size` without keeping their proportions. The fingerprint counts the bytes of each image and
+    does not read them.
     Reference: Q. Lhoest et al., Datasets: A Community Library for Natural Language Processing,
     EMNLP 2021.
     """

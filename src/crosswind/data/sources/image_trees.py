@@ -263,15 +263,14 @@ class ImageFolder(PreparedSource):
     `levels` names the attribute of each level of folders, from the top: `[rendition, class]` reads
     photo/dog/1.jpg; a level called `-` is no attribute. Each image lies exactly that deep. Files
     count as images by their ending, in capitals or not (jpg, jpeg, png, bmp, gif, webp, tif, tiff,
-    ppm, pgm); any other file is refused by its name, unless `others` is `skip`. Hidden files and
-    folders (those that begin with a dot, and Thumbs.db, desktop.ini, __MACOSX) are never seen;
-    links that lead out of the folder and links to folders are refused, and so is a value of which
+    ppm, pgm). Any other file is refused by its name, unless `others` is `skip`. Hidden files and
+    folders (those that begin with a dot, and Thumbs.db, desktop.ini, __MACOSX) are never seen.
+    Links that lead out of the folder and links to folders are refused, and so is a value of which
     there is no image. Rows are in the order of their paths; values are in numeric order where all
     are whole numbers, else sorted as text. Images are turned as their EXIF data say, made RGB
     (transparency is dropped), and resized to `size` x `size` without keeping their proportions. The
     fingerprint counts the bytes of each image and does not read them. For large folders, prepare a
-    copy and name its `root`:
-    `crosswind prepare image-folder --set path=FOLDER --root DIR`.
+    copy and name its `root`: `crosswind prepare image-folder --set path=FOLDER --root DIR`.
     """
 
     path: str = knob(doc="the folder")

@@ -118,7 +118,7 @@ class ImageNetFamily(PackedTrees):
         return None
 
     def more(self) -> dict[str, Any]:
-        """What else the data set is made with."""
+        """Further arguments of the data set."""
         return {}
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:

@@ -117,8 +117,8 @@ class ColoredMnist(PreparedSource):
     rows), `color` (green, red: that of the label, green for 0-4, then the other one in a share e of
     the rows), `environment` (e: 0.1, 0.2 for training, 0.9 for testing), `digit` (the true one),
     `split` (train, test, by environment). As in the authors' program every second pixel of every
-    second row is kept (14 x 14), the channel of the other colour is zero, the first 50,000 rows are
-    shuffled and take turns as environments 0.2 and 0.1, the last 10,000 are environment 0.9, and
+    second row is kept (14 x 14), and the channel of the other colour is zero. The first 50,000 rows
+    are shuffled and take turns as environments 0.2 and 0.1, the last 10,000 are environment 0.9.
     MNIST's own test rows are left out. Their test environment also chose their settings. Who is
     flipped is drawn by seed, so no row is theirs. `channels: 3` adds an empty blue.
 

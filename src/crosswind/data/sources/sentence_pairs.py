@@ -35,7 +35,7 @@ class _Pairs(Packed):
         return None
 
     def unit_of(self, record: Mapping[str, Any], where: str) -> str:
-        """What is equal where pairs have one premise."""
+        """The unit of pairs: equal where they have one premise."""
         return word(record, "sentence1", where)
 
     def read(self, folder: Path) -> Reading:

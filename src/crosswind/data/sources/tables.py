@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @register("table", kind="source")
 @dataclass(frozen=True)
 class Table(PreparedSource):
-    """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a
-    text, as `texts` has it; or with columns that are the inputs.
+    """A CSV or Parquet table over a folder of image files, one row an image. Its rows may be texts
+    instead, as `texts` has it, or its columns may be the inputs.
 
     `path_column` holds the path of each image under the folder `images`, as people write paths:
     with backslashes, absolute, without an ending, or without the folders below (`FileFolder`).
@@ -44,11 +44,11 @@ class Table(PreparedSource):
     kept in one role (a patient, a video); it is an attribute only where `columns` names it too.
     Values are in numeric order where all of a column are numbers, else sorted as text. A row
     without a value, a missing image and a path that leads out of the folder are refused when the
-    table is loaded; a file that is no whole image when it is asked for. Images are turned as their
+    table is loaded. A file that is no whole image when it is asked for. Images are turned as their
     EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without
     keeping their proportions. The fingerprint counts the bytes of each image and does not read
-    them. For many images, prepare a copy and name its `root`:
-    `crosswind prepare table --set path=TABLE --set images=FOLDER --root DIR`.
+    them. For many images, prepare a copy and name its `root`: `crosswind prepare table --set
+    path=TABLE --set images=FOLDER --root DIR`.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
@@ -227,11 +227,11 @@ class Texts(Source):
     """A CSV or Parquet table with one row a text.
 
     `text` is the column of texts, read as they stand, or a list of the columns of a text's parts,
-    such as a premise and a hypothesis; every other column is an attribute unless `columns` names
+    such as a premise and a hypothesis. Every other column is an attribute unless `columns` names
     those that are. `unit` names a column whose equal values are kept in one role (an author, a
     product). Rows of one and the same text are kept in one role too. A row without a text, or with
     white space or invisible characters alone, is refused when the table is loaded, or left out, as
-    `blank` says; the others keep their numbers. A text of more than 500,000 characters and a row
+    `blank` says. The others keep their numbers. A text of more than 500,000 characters and a row
     without a value are refused. U+001F, which keeps parts apart, is read as a space.
     """
 
@@ -268,10 +268,10 @@ class Features(Source):
     """A CSV or Parquet table with one row an example, whose inputs are numbers: embeddings,
     measurements, features of a network.
 
-    Either `features` names an npy file of numbers [rows, d] in the order of the table, or `numbers`
-    lists columns of the table that hold numbers or, in Parquet, lists of them. They are held as
-    float32. Every other column is an attribute unless `columns` names those that are. `unit` names
-    a column whose equal values are kept in one role.
+    `features` names an npy file of numbers [rows, d] in the order of the table. Or `numbers` lists
+    columns of the table that hold numbers or, in Parquet, lists of them. They are held as float32.
+    Every other column is an attribute unless `columns` names those that are. `unit` names a column
+    whose equal values are kept in one role.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
@@ -325,7 +325,7 @@ class Factors(Source):
     planned and counted.
 
     Either `grid`, attribute -> list of values (or a number V, for the values 0 to V-1), gives every
-    combination `copies` rows, the last attribute varying fastest; or `path` names a CSV or Parquet
+    combination `copies` rows, the last attribute varying fastest. Or `path` names a CSV or Parquet
     file whose columns are the attributes. With `split`, name -> rows a cell, every cell of the grid
     has those rows instead of `copies` and an attribute `split` says which is which. `title` is the
     name that the data set takes in plans and tables. Its images cannot be asked for.

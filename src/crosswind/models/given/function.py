@@ -32,13 +32,12 @@ class Function(Outside):
     """A Python function that is given a batch of inputs and returns logits or labels.
 
     It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as
-    a list of n strings, and returns float [n, k] in the order of the classes, or labels [n] by
+    a list of n strings. It returns float [n, k] in the order of the classes, or labels [n] by
     number or by name. A fitted estimator, as scikit-learn and libraries like it have them, answers
-    by its `predict_proba`, else its `predict`, in the order of its `classes_`. The module is a file,
-    beside the study or by its path, or one that is
-    installed. Jobs are done anew when its file has changed, a module of its folder that it imports,
-    or `version`: raise that when something else did that the function reads, such as data or an
-    installed package.
+    by its `predict_proba`, else its `predict`, in the order of its `classes_`. The module is a
+    file, beside the study or by its path, or one that is installed. Jobs are done anew when its
+    file has changed, a module of its folder that it imports, or `version`. Raise `version` when
+    something else has changed that the function reads, such as data or an installed package.
     """
 
     function: str = knob(doc="module:function, or FILE.py:function")

@@ -1,5 +1,5 @@
-"""What a network in an ONNX file is given and gives back: kinds of numbers, batches of a fixed
-size, outputs of many forms."""
+"""Inputs and outputs of a network in an ONNX file: kinds of numbers, batches of a fixed size,
+outputs of many forms."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Outside(ABC):
     def answer(
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Answers:
-        """What the model says of every row, in their order. `dataset` holds the rows. Raises
+        """The model's answers for all rows, in their order. `dataset` holds the rows. Raises
         `DataError`."""
 
 
@@ -181,7 +181,7 @@ def asked(
     rows at a time.
 
     Where the classes are ImageNet's, or those of a set beside it, a network may give ImageNet's
-    1,000 outputs: the logit of a class is then the largest of those that count as it. `name` is
+    1,000 outputs. The logit of a class is then the largest of those that count as it. `name` is
     what errors call the model. Raises `DataError` for an answer of another shape and for a label
     that is no class.
     """

@@ -29,8 +29,8 @@ class Late(Exception):
 
 
 def patiently(work: Callable[[], T], end: Callable[[], object], seconds: float | None) -> T:
-    """What `work` returns, or raises, when it ends within `seconds` (None: however long). Raises
-    `Late`.
+    """The value that `work` returns, or the error that it raises, when it ends within `seconds`
+    (None: however long). Raises `Late`.
 
     `end` tells it to end early: when time is over, and when a signal's handler raised, whose
     exception goes on.
@@ -67,9 +67,9 @@ class PatientSession:
     """A session of ONNX Runtime whose runs end in time, and at a signal.
 
     The first run asks about a single row first, where the network takes any number, and that row
-    has `seconds`; of a network that takes a fixed number the first batch has. Any later batch has
+    has `seconds`. Of a network that takes a fixed number the first batch has. Any later batch has
     as many seconds, or twenty times what the slowest row took so far for each of its rows,
-    whichever is more: nobody knows how fast this machine is, and a network may end for some rows
+    whichever is more. Nobody knows how fast this machine is, and a network may end for some rows
     alone.
     """
 

@@ -10,9 +10,9 @@ Imports no torch.
 4. *Unique mention*: one word alone stands in the text, in the singular or plural, at the boundaries
    of words. Words inside longer words that may be answered do not count (`dress` in `mini dress`).
    All words before it are of `FRAME`, and beside it are only punctuation and words of `BEFORE` and
-   `AFTER`: a hot dog is no dog, a dog house and a wolf that chases a dog neither, and a text in
-   another language has no such words. Nothing in the whole text
-   denies, doubts, compares or asks (`DOUBT`).
+   `AFTER`. A hot dog is no dog, a dog house and a wolf that chases a dog neither, and a text in
+   another language has no such words. Nothing in the whole text denies, doubts, compares or asks
+   (`DOUBT`).
 
 Everything else is unparsed: two words, `not a dress`, `no dress` where that is no word, refusals,
 questions, letters of options.

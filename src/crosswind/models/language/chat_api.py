@@ -35,7 +35,7 @@ SHOWN_ROWS = 10
 
 
 class ChatQuestion(NamedTuple):
-    """What is asked of one row: the name of its answer, the row's input, and its input tokens as
+    """The question of one row: the name of its answer, the row's input, and its input tokens as
     estimated."""
 
     name: str
@@ -44,9 +44,9 @@ class ChatQuestion(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """What a set of rows would ask: the input tokens of each question as estimated, by name; the
-    names of those that are answered; and what answers to such questions took in the mean, input and
-    output tokens, once enough are known."""
+    """The questions that a set of rows would ask: the input tokens of each as estimated, by name,
+    and the names of those that are answered. With enough answers known, also what answers to such
+    questions took in the mean, input and output tokens."""
 
     tokens: dict[str, int]
     known: frozenset[str]
@@ -246,7 +246,8 @@ class ChatApi(Prompted):
         return [answer.text if isinstance(answer, Refusal) else answer for answer in answers]
 
     def _known(self, cache: AnswerCache, names: Sequence[str]) -> dict[str, str | Refusal]:
-        """What is kept of these questions: answers, and what this endpoint sent in their place."""
+        """The cached replies to these questions: answers, and what this endpoint sent in their
+        place."""
         address = address_of(self.url_variable)
         return {**cache.refused(names, address, self.reply_bytes), **cache.known(names)}
 
@@ -272,7 +273,7 @@ class ChatApi(Prompted):
     def foreseen(
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Foreseen:
-        """What the rows would ask, without asking. Reads their inputs."""
+        """The questions of the rows, without asking them. Reads their inputs."""
         prompt = self.question(class_names).text
         tokens = {}
         for questions in self.questions(rows, dataset, prompt):
@@ -288,7 +289,7 @@ class ChatApi(Prompted):
     def questions(
         self, rows: RowSet, dataset: AttributedDataset, prompt: str
     ) -> Iterator[list[ChatQuestion]]:
-        """What is asked of the rows, in batches. Equal inputs are one question, whose answer they
+        """The questions of the rows, in batches. Equal inputs are one question, whose answer they
         share."""
         family = self._family(prompt)
         tokens = rough(prompt)

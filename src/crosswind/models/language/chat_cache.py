@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What stands in the place of an answer; it is read as no class."""
+        """The text that stands in the place of an answer; it is read as no class."""
         return f"[no answer: {self.reason}]"
 
 

@@ -100,7 +100,7 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """What errors call it: the name of the machine, with its port."""
+        """The endpoint's name in errors: that of the machine, with its port."""
         return self.hidden(urlsplit(self.url).netloc)
 
     def hidden(self, text: str) -> str:
@@ -111,7 +111,7 @@ class Endpoint:
 
     @contextmanager
     def client(self, seconds: float, most_bytes: int = REPLY_BYTES) -> Iterator[ChatHttp]:
-        """What makes requests, and each once; an answer may take `seconds` in all and
+        """The client, which makes each request once; an answer may take `seconds` in all and
         `most_bytes`."""
         from crosswind.models.language.chat_http import ChatHttp
 
@@ -379,8 +379,8 @@ def rough(text: str) -> int:
 
 
 class _Passing(Exception):
-    """What may go well next time: `after` seconds, if the server says so; `charged`: the server may
-    have answered all the same."""
+    """An error that may not come next time: `after` seconds, if the server says so; `charged`: the
+    server may have answered all the same."""
 
     def __init__(self, reason: str, after: float | None = None, *, charged: bool = False) -> None:
         super().__init__(reason)
@@ -402,8 +402,8 @@ def _wanted(headers: Mapping[str, str]) -> float | None:
 
 
 class _Pages:
-    """What came in the place of JSON from an endpoint that has not answered yet: it may be of a
-    wrong address."""
+    """A reply other than JSON from an endpoint that has not answered yet: it may be of a wrong
+    address."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

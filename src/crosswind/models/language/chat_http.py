@@ -1,10 +1,10 @@
 """Requests to one endpoint, each bounded in its seconds and in the bytes of its reply, and never
 sent on to another address.
 
-The official client makes the requests. What it cannot do is done by its HTTP client, which this
-module gives it: seconds are counted from the first byte of a request to the last one of its reply,
-however slowly either side speaks, and a reply is unpacked piece by piece and left where it grows
-too large. Threads may ask at once.
+The official client makes the requests. This module gives it an HTTP client for what it cannot do.
+Seconds are counted from the first byte of a request to the last one of its reply, however slowly
+either side speaks. A reply is unpacked piece by piece and left where it grows too large. Threads
+may ask at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an endpoint sent in the place of an answer: read as one, or refused for the reason that
+"""The reply of an endpoint in the place of an answer: read as one, or refused for the reason that
 stands in it.
 
 A reply is of somebody else. Whatever it holds, reading it ends in an answer, in a refusal of that
@@ -41,8 +41,8 @@ class BadReply(Exception):
 
 
 class ErrorInside(NamedTuple):
-    """What a server that ought to send a status wrote into a reply of status 200: a code, 0 where
-    it is no number, and words."""
+    """The error that a server that ought to send a status wrote into a reply of status 200: a code,
+    0 where it is no number, and words."""
 
     code: int
     message: str

@@ -110,8 +110,7 @@ class Loaded(NamedTuple):
         return min(self.behind(text, word, pictures)[0] for word in words)
 
     def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
-        """What speaks against the length of a prompt with so many tokens behind it; empty for
-        nothing."""
+        """The objection to the length of a prompt with so many tokens behind it; empty for none."""
         model_inputs = self.encoded([text], pictures[:1])
         config = self.model.config
         inner = getattr(config, "text_config", config)

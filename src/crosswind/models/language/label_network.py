@@ -114,7 +114,7 @@ class LabelNetwork(Model):
     """A vision-language model of the library transformers that is asked one prompt; logits [n, k],
     in nats.
 
-    The logit of a class is the log-likelihood of its words behind the prompt, as in `by: score`; it
+    The logit of a class is the log-likelihood of its words behind the prompt, as in `by: score`. It
     is what the one stage, `words`, gives, and the head adds nothing. All words are read in one
     pass. `given`: further inputs of the network that are the same for every image, [1, ...] each.
     `classes` int64 [w]: what each word stands for, of `many` in all. `mean`: see `by_word`.

@@ -15,8 +15,8 @@ __all__ = ["Preprocess"]
 
 
 class Preprocess(nn.Module):
-    """What the processors of CLIP and of BLIP do to images: (-1, 1) [n, 1 or 3, h, w] -> [n, 3,
-    crop, crop], by channel (value - mean) / sd.
+    """The preprocessing of CLIP and of BLIP: images (-1, 1) [n, 1 or 3, h, w] -> [n, 3, crop,
+    crop], by channel (value - mean) / sd.
 
     `size`: of the shorter side in pixels, or of both. `crop`: of the centre that is taken, height
     and width.

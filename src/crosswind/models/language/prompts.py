@@ -25,8 +25,7 @@ compares one text a class."""
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked, the `words` that may be answered, and the class int [w] that each stands
-    for."""
+    """A question, the `words` that may be answered, and the class int [w] that each stands for."""
 
     text: str
     words: tuple[str, ...]
@@ -63,7 +62,7 @@ class Prompted(Outside):
     )
 
     def question(self, class_names: Sequence[str], field: str = "") -> Question:
-        """What it is asked. Raises `InputError`, see `question_of`."""
+        """The question asked of it. Raises `InputError`, see `question_of`."""
         return question_of(vars(self), class_names, field)
 
 

@@ -317,9 +317,9 @@ class VisionLanguage(Prompted, Backbone):
         """All words behind the prompt side by side; None for a network that cannot read them so,
         which is tried on noise.
 
-        It must say of the last word of several tokens what it says of it alone, up to rounding, the
-        same whatever the other words are, and something else at other places. The last two hold to
-        the digit in any precision.
+        It must say of the last word of several tokens what it says of it alone, up to rounding. It
+        must say the same whatever the other words are, and something else at other places. The last
+        two hold to the digit in any precision.
         """
         pictures = _pictures(noise[:1])
         cut = loaded.shared(text, words, pictures)

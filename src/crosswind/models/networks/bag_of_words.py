@@ -28,7 +28,7 @@ class BagOfWords(Backbone):
     """The mean of the vectors of a text's words and pairs of words, and a linear layer: fastText's
     classifier.
 
-    Words are those between other marks, in lower case; each, and each pair that stands together, is
+    Words are those between other marks, in lower case. Each, and each pair that stands together, is
     hashed into one of `buckets` vectors (CRC-32), so there is no vocabulary to be fitted. One
     stage, embedding; features of `width`. Joulin et al. 2017, "Bag of Tricks for Efficient Text
     Classification", section 2; vectors begin uniform in (-1 / width, 1 / width), as in their code.

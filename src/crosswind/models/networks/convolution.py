@@ -1,19 +1,19 @@
 """Convolutions that the CPU's own kernels compute out of bounds, or several times as slowly as
 matrix products.
 
-**Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. For the gradient of its
-weights in channels-last memory the kernels of torch's CPU backend (oneDNN 3.12) copy these into a
-workspace that has a value for each input channel, yet step through it by whole vectors. With fewer
-channels than a vector holds, 8 with AVX2 and 16 with AVX-512, they write past its end and corrupt
-the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such a convolution picks its pixels
-first and is computed without a stride: the same sums, safe in every layout and on every processor.
+**Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. The gradient of its
+weights in channels-last memory is at fault in the kernels of torch's CPU backend (oneDNN 3.12).
+They copy the weights into a workspace that has a value for each input channel, yet step through it
+by whole vectors. With fewer channels than a vector holds, 8 with AVX2 and 16 with AVX-512, they
+write past its end and corrupt the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such
+a convolution picks its pixels first and is computed without a stride: the same sums, safe in every
+layout and on every processor.
 
 **Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels
-spend most of their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map
+spend most of their time on the padding there. A 3 x 3 convolution of 512 channels on a 2 x 2 map
 takes seven times as long as the products that it consists of, its bfloat16 weight gradient twenty
 times. `benchmarks/speed/convolution.py` has the figures that the limits below come from. Same sums,
-other
-order: results differ by rounding.
+other order: results differ by rounding.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ _LEAST_SHARE = 1e-12
 class SklearnEstimator(Backbone):
     """A classifier of scikit-learn, XGBoost, LightGBM, CatBoost or of a file, fitted at once.
 
-    It is given numbers as a table has them, or the flattened pixels of images; numbers are scaled
-    by the mean and the standard deviation of the training rows first, and where the estimator takes
-    no missing ones (NaN), the median of the training rows stands for them and further columns say
+    It is given numbers as a table has them, or the flattened pixels of images. Numbers are scaled
+    by the mean and the standard deviation of the training rows first. Where the estimator takes no
+    missing ones (NaN), the median of the training rows stands for them and further columns say
     where they were. `fit` sees every training row once, with the weights of the study's sampler as
     `sample_weight`. Logits are logarithms of `predict_proba`, else the `decision_function`, else 0
     for the class of `predict` and -27.6 for the others. Weights of a run hold the estimator as

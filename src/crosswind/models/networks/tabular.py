@@ -23,7 +23,7 @@ class Tabular(Backbone):
     """A perceptron on numbers that it standardises itself: the model of tables without pictures.
 
     Each number is scaled by the median and the quartiles of the training rows and drawn in
-    smoothly, as in Holzmüller et al. 2024, "Better by Default" (RealMLP); a number that is missing
+    smoothly, as in Holzmüller et al. 2024, "Better by Default" (RealMLP). A number that is missing
     (NaN) is the median, and a further input says that it was missing. Numbers that are 0 or 1 in
     all training rows, as categories are, stay as they are. Hidden layers have SiLU and dropout.
     Stages input, then layer1 to layerN; without hidden layers it is a logistic regression.

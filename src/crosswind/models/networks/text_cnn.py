@@ -36,8 +36,8 @@ class TextCNN(Backbone):
 
     Each of the three has `depth` layers of `width` filters and ReLU; a filter's features are its
     maxima over the text. Padding changes nothing. Tokens are words in lower case and single marks,
-    each hashed into one of `buckets` vectors (CRC-32), so that there is no vocabulary to be fitted;
-    or those of `tokenizer`, without special tokens. Stages embedding, convolutions, hidden;
+    each hashed into one of `buckets` vectors (CRC-32), so that there is no vocabulary to be fitted.
+    Or those of `tokenizer`, without special tokens. Stages embedding, convolutions, hidden;
     features of `hidden`. Kim 2014, "Convolutional Neural Networks for Sentence Classification",
     section 2; sizes by Ng et al. 2022, appendix A.3 and table 6. The authors' tokens are GPT-2's,
     of 50,263 types.

@@ -41,9 +41,9 @@ class Timm(Pretrained):
     timm's published weights.
 
     Stages: stem, then stage1, stage2, ... for the maps that timm names as features, each a quarter
-    of the picture or smaller; a network that is more than its parts one after the other (most
+    of the picture or smaller. A network that is more than its parts one after the other (most
     transformers) has one stage, body. Features are what its last layer reads. Weights of a file and
-    published ones are safetensors under timm's names; published ones come from the hub or its
+    published ones are safetensors under timm's names. Published ones come from the hub or its
     cache, are kept as timm's authors shared them, and may be pinned by `weights_sha256`. A network
     made for one size of picture has inputs resized to it. The default, EfficientNet-Lite0, has 3.4
     million parameters beside its head and features of 1280; its input scale, (-1, 1), is the one
@@ -205,7 +205,8 @@ class TimmNetwork(Model):
 
 
 def _config(name: str) -> Any:
-    """What timm knows of a network. Raises `InputError` for a name that it does not have."""
+    """The configuration that timm has of a network. Raises `InputError` for a name that it does not
+    have."""
     import timm
 
     # Names that begin with where to look, as "hf-hub:", would read files of any kind from there.

@@ -34,7 +34,7 @@ class Transformer(Backbone):
     from scratch.
 
     `path` is a folder with config.json, tokenizer.json and weights as safetensors, or a model of
-    the hub at a pinned `revision`, which comes from its cache or the network; code that lies beside
+    the hub at a pinned `revision`, which comes from its cache or the network. Code that lies beside
     them is never run. The parts of a text become a pair, and what is longer than `tokens` is cut
     off. Attention sees no padding, so it changes no row; a text without tokens has zeros. Stages
     embedding, layer1, layer2, ... and hidden, where there is one; maps of tokens [n, length, d +
@@ -144,7 +144,7 @@ class Transformer(Backbone):
         return Encoder(InputSpec.tokens(self.tokens, 1 + vocabulary * kinds), tokenise)
 
     def _config(self) -> tuple[Any, Path]:
-        """What config.json says, at this dropout, and the folder."""
+        """The configuration in config.json, at this dropout, and the folder."""
         from transformers import AutoConfig
 
         if is_hub_name(self.path):
@@ -328,8 +328,8 @@ class _PooledTokens(nn.Module):
 
 
 def _mask(is_token: Tensor) -> Tensor:
-    """What is added to attention, [n, 1, 1, length]: finite, so that a text without tokens is no
-    division by zero."""
+    """The mask that is added to attention, [n, 1, 1, length]: finite, so that a text without tokens
+    is no division by zero."""
     return (is_token[:, None, None].float() - 1) * 1e30
 
 

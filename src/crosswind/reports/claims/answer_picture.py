@@ -1,9 +1,9 @@
 """The one picture of a study's answer: what each shift costs the reference and what each method
-wins back, accuracy and worst group side by side, each with the interval of its verdict.
+wins back. Accuracy and worst group stand side by side, each with the interval of its verdict.
 
-It is a table whose cells hold a strip with a bar, a dot and a whisker, so that it is read by eye,
-by a screen reader and on paper alike, and stands before any script has run. Positions are
-percentages of the strip's width.
+It is a table whose cells hold a strip with a bar, a dot and a whisker. So it is read by eye, by a
+screen reader and on paper alike, and stands before any script has run. Positions are percentages of
+the strip's width.
 """
 
 from __future__ import annotations

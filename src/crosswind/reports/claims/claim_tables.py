@@ -85,7 +85,7 @@ def _is_column(name: str, abouts: Sequence[dict[str, str | None]]) -> bool:
 
 
 def _shared_words(about: dict[str, str | None], varying: Sequence[str]) -> list[str]:
-    """What all judgements are about alike, in words for the title."""
+    """The settings that all judgements share, in words for the title."""
     words: list[str] = []
     for name, text in about.items():
         if text and name not in varying:
@@ -198,7 +198,7 @@ def _number_row(study: str, judgement: Judgement) -> dict[str, Any]:
 
 
 def _about(judgement: Judgement) -> dict[str, str | None]:
-    """What a judgement is about, by the name of a column; None for what the sides differ in."""
+    """The settings of a judgement, by the name of a column; None for what the sides differ in."""
     setting = judgement.place
     is_one_model = judgement.better.model == judgement.than.model
     is_one_shift = judgement.better.shift == judgement.than.shift
@@ -224,7 +224,7 @@ def _about(judgement: Judgement) -> dict[str, str | None]:
 
 
 def _runs_name(judgements: list[Judgement]) -> str:
-    """What the runs of a side are called: seeds, or pairs with split seeds."""
+    """The word for the runs of a side: seeds, or pairs with split seeds."""
     runs = (
         run for judgement in judgements for side in judgement.sides for run in side.entry.metrics
     )
@@ -235,7 +235,7 @@ def _runs_name(judgements: list[Judgement]) -> str:
 
 
 def _notes(judgements: list[Judgement]) -> list[str]:
-    """What stands below the table of the claims."""
+    """The notes below the table of the claims."""
     return [
         _verdict_note(judgements),
         *_multiplicity_note(judgements[0]),
@@ -253,7 +253,7 @@ def _notes(judgements: list[Judgement]) -> list[str]:
 
 
 def _verdict_note(judgements: list[Judgement]) -> str:
-    """What the difference is, and what each verdict says of it."""
+    """The note on the difference and on the meaning of each verdict."""
     and_split_seed = " and split seed" if _runs_name(judgements) == "runs" else ""
     return (
         f"The better side minus the other at the same seed{and_split_seed}, then the mean over all."
@@ -264,7 +264,7 @@ def _verdict_note(judgements: list[Judgement]) -> str:
 
 
 def _multiplicity_note(first: Judgement) -> Iterator[str]:
-    """What the number of judgements does to p, which is the same for all."""
+    """The note on how the number of judgements changes p, which is the same for all."""
     family = first.family
     if family <= 1:
         return
@@ -285,7 +285,7 @@ def _multiplicity_note(first: Judgement) -> Iterator[str]:
 
 
 def _margin_note(judgements: list[Judgement]) -> Iterator[str]:
-    """What the verdicts say of a margin."""
+    """The note on the verdicts about a margin."""
     if any(judgement.margin is not None for judgement in judgements):
         yield (
             f'Where the other side has a margin (±), "{HOLDS}": the sides differ by less, by two'
@@ -295,7 +295,7 @@ def _margin_note(judgements: list[Judgement]) -> Iterator[str]:
 
 
 def _power_note(judgements: list[Judgement]) -> Iterator[str]:
-    """What claims without a verdict could have shown."""
+    """The note on what claims without a verdict could have shown."""
     without_verdict = [
         judgement
         for judgement in judgements
@@ -361,7 +361,7 @@ def _choice_note(judgements: list[Judgement]) -> Iterator[str]:
 
 
 def _oracle_notes(judgements: list[Judgement]) -> list[str]:
-    """What the rules that chose know beyond validation rows."""
+    """The notes on what the rules that chose know beyond validation rows."""
     lines = [line for judgement in judgements for line in oracle_notes(judgement.place)]
     return list(dict.fromkeys(lines))
 
@@ -392,7 +392,7 @@ def _waiting_note(judgements: list[Judgement]) -> Iterator[str]:
 
 
 def _doubt_notes(judgements: list[Judgement]) -> Iterator[str]:
-    """What runs said of themselves that makes their scores doubtful."""
+    """The notes on runs that reported doubts of their own scores."""
     for judgement in judgements:
         for side in judgement.sides:
             for text, seeds in side.entry.doubts.items():

@@ -1,5 +1,5 @@
-"""What a study found, in sentences: what each shift costs, what each method wins or loses, and what
-could not be told.
+"""The findings of a study, in sentences: what each shift costs, what each method wins or loses, and
+what could not be told.
 
 Each comparison is a difference paired by seed, and all of a study are judged together (`verdicts`).
 A sentence says that something differs, or is about equal, only where the adjusted p is below 0.05,
@@ -65,8 +65,8 @@ class Findings:
 
     @property
     def question(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """What a spurious correlation does, which is read before the intro; empty for other studies
-        and where the answer says it."""
+        """The effect of a spurious correlation, which is read before the intro; empty for other
+        studies and where the answer says it."""
         said = " ".join(self.answer.sentences)
         parts: list[tuple[str, Sequence[str]]] = []
         for heading, sentences in self.parts:
@@ -134,8 +134,8 @@ def find(
     claims: Sequence[Judgement | PooledJudgement],
     runs: Sequence[Mapping[str, Any]],
 ) -> Findings | None:
-    """What a study found on its test sets by the first of its selection rules; None where nothing
-    can be compared.
+    """The findings of a study on its test sets by the first of its selection rules; None where
+    nothing can be compared.
 
     `shown`: its places, `resolved`: the study with every default, `claims`: judged, `runs`: each
     with its `status`.
@@ -165,7 +165,7 @@ def _question_part(
     findings: Sequence[Finding],
     resolved: Mapping[str, Any],
 ) -> list[tuple[str, list[str]]]:
-    """What a spurious correlation does, before anything else."""
+    """The effect of a spurious correlation, before anything else."""
     sentences = question_sentences(rule_results, findings, resolved)
     return [(HEADING, sentences)] if sentences else []
 
@@ -207,7 +207,7 @@ def _counted_seeds(findings: Sequence[Finding]) -> str:
 
 
 def _by(multiplicity: str, family: int, unit_words: str = "") -> str:
-    """What p is adjusted by, and for how many."""
+    """The correction of p, and for how many comparisons."""
     if multiplicity not in ADJUST:
         return ", each alone"
     return f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
@@ -253,7 +253,7 @@ def _cost_part(
     findings: Sequence[Finding],
     where: Callable[[Finding], str],
 ) -> Iterator[_Part]:
-    """What each shift costs the reference; nothing where no cost is asked for."""
+    """The cost of each shift for the reference; nothing where no cost is asked for."""
     costs = _together(finding for finding in findings if finding.kind == COST)
     if not costs:
         return
@@ -281,7 +281,7 @@ def _right_words(costs: Sequence[Sequence[Finding]]) -> str:
 def _effect_part(
     findings: Sequence[Finding], reference: str, where: Callable[[Finding], str]
 ) -> Iterator[_Part]:
-    """What each method does beside the reference; nothing without other methods."""
+    """The effect of each method beside the reference; nothing without other methods."""
     effects = _together(finding for finding in findings if finding.kind == EFFECT_OF)
     if not effects:
         return
@@ -303,7 +303,7 @@ def _equal(finding: Finding) -> str:
 def _open_part(
     findings: Sequence[Finding], about_equal: Sequence[Finding], where: Callable[[Finding], str]
 ) -> Iterator[_Part]:
-    """What is neither told nor about equal, the largest difference first."""
+    """The differences that are neither told nor about equal, the largest first."""
     undecided = [finding for finding in findings if not finding.told and finding not in about_equal]
     undecided.sort(key=lambda finding: -abs(finding.difference.mean))
     if undecided:
@@ -369,7 +369,7 @@ def _power_words(judgement: Judgement, as_points: bool) -> str:
 
 
 def place_words(settings: Sequence[Place]) -> Callable[[Finding], str]:
-    """What of a place must be said to tell it from the other places."""
+    """A function for the words that tell a place from the other places."""
     varying = [
         name
         for name in ("data", "size", "model", "set")

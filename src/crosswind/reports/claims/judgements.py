@@ -1,5 +1,5 @@
-"""What a study claims, judged by its results: the difference of two sides paired by run, and one of
-four verdicts.
+"""The claims of a study, judged by its results: the difference of two sides paired by run, and one
+of four verdicts.
 
 A claim that leaves data, shift, size or model open is judged at each that both of its sides were
 planned for. All judgements of a study are one family of tests: it is fixed by the plan, so that
@@ -95,13 +95,13 @@ class Judgement:
     """A claim at one data set, shift and size. `number` counts the study's claims from 1; `place`
     has the model of the better side.
 
-    With `margin` the claim is that the sides are equal within it: two one-sided tests (Schuirmann
-    1987), each at half the level, so that it holds where the interval lies inside the margin. With
-    `wins_back` the other side counts as
-    better by that share of what the shift costs it, beside itself `unshifted`.
-    `adjusted` is the p-value among the `family` judgements of the study, by its `multiplicity`
-    (holm, fdr or none); None where there is none. `level`: that of the interval, which excludes 0,
-    or lies inside or outside of the margin, exactly where the verdict says so.
+    With `margin` the claim is that the sides are equal within it. Two one-sided tests (Schuirmann
+    1987) are each at half the level, so that it holds where the interval lies inside the margin.
+    With `wins_back` the other side counts as better by that share of what the shift costs it,
+    beside itself `unshifted`. `adjusted` is the p-value among the `family` judgements of the study,
+    by its `multiplicity` (holm, fdr or none); None where there is none. `level`: that of the
+    interval, which excludes 0, or lies inside or outside of the margin, exactly where the verdict
+    says so.
     """
 
     number: int
@@ -151,7 +151,8 @@ class Judgement:
 
     @property
     def tested(self) -> Difference | None:
-        """What is compared with 0: the difference, or how far it is inside the margin."""
+        """The quantity that is compared with 0: the difference, or how far it is inside the
+        margin."""
         difference = self.difference
         if self.margin is None or difference is None:
             return difference
@@ -222,7 +223,7 @@ def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement | Po
 
 
 class _SideRuns:
-    """The runs of a study by what a side of a claim is about: the runs of one side differ in point
+    """The runs of a study by what a side of a claim is about. The runs of one side differ in point
     and seeds only, and are named by a `ScoredRun` without these."""
 
     def __init__(self, arranged: Results, resolved: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""Claims over several cases, judged by the results of a study: a mean, a share of cases, an order, an
-agreement, whether one row is best everywhere, whether rows differ in rank.
+"""Claims over several cases, judged by the results of a study. They are a mean, a share of cases,
+an order, an agreement, whether one row is best everywhere, whether rows differ in rank.
 
 A case is a data set, shift and size, and a row there: a method on a model. They are judged in one
 family with the claims of single places.
@@ -95,7 +95,8 @@ class PooledJudgement:
 
     @property
     def value(self) -> float | None:
-        """What is above 0 where the claim is right; None where there is none, or it waits."""
+        """The number that is above 0 where the claim is right; None where there is none, or it
+        waits."""
         if self.waits or self.tested is None or math.isnan(self.tested.value):
             return None
         return self.tested.value
@@ -126,7 +127,7 @@ class PooledJudgement:
 
     @property
     def hypothesis(self) -> str:
-        """What is tested, in words: that what the claim says is not so."""
+        """The null hypothesis in words: that what the claim says is not so."""
         beyond = f" by no more than {self._amount(self.by)}" if self.by else ""
         if self.test == MEAN:
             return f"the mean of {self.better} is not above that of {self.than}{beyond}"
@@ -210,7 +211,8 @@ class _PooledJudge:
         self._known: dict[tuple[PlannedCell, str], Values] = {}
 
     def each(self) -> list[tuple[str, ...]]:
-        """What is judged one by one: the values of the fields of `each` that are planned."""
+        """The cases that are judged one by one: the values of the fields of `each` that are
+        planned."""
         cells = self._scores.planned.of_side(self._better, self._claim)
         fields = self._claim["each"]
         return list(dict.fromkeys(tuple(getattr(cell, name) for name in fields) for cell in cells))
@@ -273,8 +275,8 @@ class _PooledJudge:
         return better, than
 
     def _shared_fields(self) -> list[str]:
-        """What neither side names by itself, so that a case of one side is beside that of the
-        other."""
+        """The fields that neither side names by itself, so that a case of one side is beside that
+        of the other."""
         return [name for name in CONDITIONS if not (self._better.get(name) or self._than.get(name))]
 
     def _baselines(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -369,8 +371,8 @@ class _PooledJudge:
         return len(apart), ShareTest(positive, len(apart), float(self._claim["share"] or 0.5))
 
     def _beside(self, cell: PlannedCell, by_row: bool) -> Condition:
-        """What a cell and those of the other side that it is compared with have in common; their row
-        too where both sides have the same rows."""
+        """The key that a cell shares with those of the other side that it is compared with; their
+        row too where both sides have the same rows."""
         condition = _condition(cell, self._shared_fields())
         return (*condition, *self._row_of(cell)) if by_row else condition
 
@@ -387,7 +389,7 @@ class _PooledJudge:
         return (len(better), OrderTest(np.array(blocks))) if blocks else (0, None)
 
     def _unit_fields(self) -> list[str]:
-        """What tells the blocks of an order apart, beside the seed."""
+        """The fields that tell the blocks of an order apart, beside the seed."""
         return [name for name in CONDITIONS if name != self._axis]
 
     def _at_condition(

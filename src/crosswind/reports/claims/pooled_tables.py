@@ -105,7 +105,7 @@ def pooled_sentence(judgement: PooledJudgement) -> str:
 
 
 def value_words(judgement: PooledJudgement) -> str | None:
-    """What a test found, in the unit of the test; None where there is nothing."""
+    """The value of a test, in the unit of the test; None where there is nothing."""
     value, tested = judgement.value, judgement.tested
     if value is None:
         return None
@@ -169,7 +169,7 @@ def _p_words(p: float | None, equals: str = "") -> str | None:
 
 
 def _count_words(judgement: PooledJudgement) -> str:
-    """What the test counts, and over how many cases it goes."""
+    """The words for the counts of a test, and for how many cases it goes over."""
     if judgement.waits or judgement.tested is None:
         return f"{judgement.cases} cases"
     counted = _COUNTED[judgement.test]
@@ -190,7 +190,7 @@ def _texts(judgements: Sequence[PooledJudgement]) -> list[str]:
 
 
 def _notes(judgements: Sequence[PooledJudgement]) -> list[str]:
-    """What stands below the table."""
+    """The notes below the table."""
     return [
         _verdict_note(judgements),
         *_hypothesis_notes(judgements),
@@ -211,7 +211,7 @@ def _verdict_note(judgements: Sequence[PooledJudgement]) -> str:
 
 
 def _hypothesis_notes(judgements: Sequence[PooledJudgement]) -> Iterator[str]:
-    """What each claim is tested against."""
+    """The notes on the hypothesis that each claim is tested against."""
     for number, hypothesis in dict.fromkeys(
         (judgement.number, judgement.hypothesis) for judgement in judgements
     ):
@@ -228,7 +228,7 @@ def _test_notes(judgements: Sequence[PooledJudgement]) -> Iterator[str]:
 
 
 def _power_notes(judgements: Sequence[PooledJudgement]) -> Iterator[str]:
-    """What claims without a verdict could have shown."""
+    """The note on what claims without a verdict could have shown."""
     could = [
         f"claim {judgement.number}{_only_words(judgement)}"
         f" {_range_words(judgement, judgement.detectable)}"

@@ -1,5 +1,5 @@
 """The question of a study with a spurious correlation, and its answer, for a reader of another
-field: what tying an attribute to the label costs, for whom it is worst, and what helps.
+field. They say what tying an attribute to the label costs, for whom it is worst, and what helps.
 
 Also what makes the question idle: a network that is no better than guessing without a shift, or a
 class that none of them learns.
@@ -27,8 +27,8 @@ HEADING = "What tying an attribute to the label does"
 
 
 class _TiedShift(NamedTuple):
-    """A spurious correlation as a study states it: its name, the attribute and the label, the share
-    of training that shows a matched value (None: not known), and what a row is."""
+    """A spurious correlation as a study states it. It has its name, the attribute and the label,
+    the share of training that shows a matched value (None: not known), and what a row is."""
 
     shift: str
     attribute: str
@@ -75,7 +75,7 @@ def question_sentences(
 
 
 def _costs_of(findings: Sequence[Finding], place: Place, shift: str) -> dict[str, Finding]:
-    """What a shift costs the reference at a place, by metric."""
+    """The costs of a shift for the reference at a place, by metric."""
     return {
         finding.metric: finding
         for finding in findings
@@ -152,7 +152,7 @@ def _ties(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_Tied
 
 
 def _rows(data: Mapping[str, Any]) -> str:
-    """What a row of a data set is."""
+    """The word for a row of a data set."""
     options = data.get("options") or {}
     if options.get("images") is not None or data.get("source") in ("image-folder", "digits"):
         return "pictures"
@@ -197,8 +197,8 @@ def _matched_share(
 
 
 def _where(study_places: Sequence[Place]) -> Callable[[Place], str]:
-    """What must be said of a place to tell it from the others, but for the data alone: an attribute
-    is named in each answer."""
+    """A function for the words that tell a place from the others, but for the data alone: an
+    attribute is named in each answer."""
     varying = [
         name
         for name in ("data", "model", "size")
@@ -246,7 +246,7 @@ def _never_learnt(entry: Entry) -> str:
 
 
 def _answer(tie: _TiedShift, reference: str, entry: Entry, costs: Mapping[str, Finding]) -> str:
-    """What a tie costs and for whom it is worst."""
+    """The cost of a tie, and for whom it is worst."""
     cost = costs[HEADLINE.name]
     plain = f"plain training ({reference})" if reference == "erm" else reference
     tied = f"{tie.attribute} tied to {tie.label}"

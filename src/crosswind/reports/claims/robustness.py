@@ -1,8 +1,8 @@
 """rho beside the network that training began with: equation 1 of Omran and Schiele 2022, from the
 scores of runs by environment.
 
-A run alone knows no other network, so its score `rho` has no reference. Where a study begins from
-given weights, what these could do before is the accuracy of a method of no steps on the same test
+A run alone knows no other network, so its score `rho` has no reference. A study may begin from
+given weights. What these could do before is the accuracy of a method of no steps on the same test
 rows, and is taken off here.
 """
 
@@ -39,8 +39,8 @@ WITHOUT_THOUGH_GIVEN = (
 
 
 def rho_words(entry: Entry) -> list[str]:
-    """What the rho of some runs is beside, or why it has no reference; nothing for scores that have
-    no rho."""
+    """The note on what the rho of some runs is beside, or why it has no reference; nothing for
+    scores that have no rho."""
     sentences = [f"{scores[RHO_NOTE]}." for scores in _with(RHO_NOTE, entry)]
     return list(dict.fromkeys(sentences))
 
@@ -83,7 +83,7 @@ def _guesses(entry: Entry | None) -> bool:
 
 
 def beside_words(before: str) -> str:
-    """What rho beside the network of a method is, as a note says it."""
+    """The meaning of rho beside the network of a method, as a note says it."""
     return (
         "rho: (unseen - r) / (seen - r), cut to [0, 1] (Omran and Schiele 2022, equation 1); r is"
         f" the accuracy of {before}, which took no step, on all classes of the environment."
@@ -181,7 +181,7 @@ def beside_network_before(
 
 
 def _place_of(scored: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a result shares with that of the network before."""
+    """The settings that a result shares with that of the network before."""
     return tuple(scored.get(name) for name in _PLACE)
 
 

@@ -1,5 +1,5 @@
-"""What a shift does to the training rows, in words of no field: "ink gives the label away", from the
-study that declares it.
+"""The effect of a shift on the training rows, in words of no field: "ink gives the label away",
+from the study that declares it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Settings = Mapping[str, Any]
 
 
 def shift_clause(shift: str, resolved: Settings, data: str = "") -> str:
-    """What training is like under a shift, as a clause without an end; empty where nothing can be
+    """The look of training under a shift, as a clause without an end; empty where nothing can be
     said, as of a shift of another package.
 
     `resolved`: the study with every default; `data`: the data set whose names of attributes are

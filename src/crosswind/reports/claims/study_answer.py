@@ -1,5 +1,5 @@
 """The first lines of a report: what was asked, in plain words, and the answer in a sentence or two,
-with intervals in percentage points; how sure it is, and what to do next.
+with intervals in percentage points. They also say how sure it is, and what to do next.
 
 They say what the findings below them say, no more: a cost or a gain is named only where it is told.
 """
@@ -29,7 +29,7 @@ WORST = "worst_group"
 
 @dataclass(frozen=True)
 class StudyAnswer:
-    """What a study asked and found, for a reader who has no time.
+    """The question of a study and its answer, for a reader who has no time.
 
     `question` and `next_step` are a sentence each; `command` is what to type for the next step, or
     empty; `sentences` are the answer, `certainty` says how sure it is. `place` is the setting that
@@ -137,7 +137,7 @@ class _AskedStudy:
     # -- what was asked --------------------------------------------------------------------------
 
     def question(self) -> str:
-        """What the study asks, in plain words."""
+        """The question of the study, in plain words."""
         plain_training = _called(self.at_place.reference)
         shifts = self._asked_shifts()
         methods = list(dict.fromkeys(finding.method for finding in self.effects))
@@ -155,7 +155,7 @@ class _AskedStudy:
         return [shift for shift in self.at_place.shifts if declared.get(shift, True) != []]
 
     def _when(self, shifts: Sequence[str]) -> str:
-        """What the shifts do to training, as the end of a question."""
+        """The effect of the shifts on training, as the end of a question."""
         if not shifts:
             return ""
         data = self.at_place.place.data
@@ -173,7 +173,7 @@ class _AskedStudy:
         return f" when, in training, {_listed(words, 'or')}"
 
     def _together(self, shift: str) -> str:
-        """What the parts of a combination do, where the study has no shift of one part alone."""
+        """The parts of a combination in words, where the study has no shift of one part alone."""
         data = self.at_place.place.data
         words: list[str] = []
         for part in self.resolved["shifts"][shift]:
@@ -184,7 +184,7 @@ class _AskedStudy:
     # -- the answer ------------------------------------------------------------------------------
 
     def sentences(self) -> list[str]:
-        """What hurts and what helps, a sentence each."""
+        """The harms and the remedies, a sentence each."""
         where = ""
         if len(self.settings) > 1:
             where = f"{self._where()} (one of {len(self.settings)} settings, all stand below): "
@@ -194,7 +194,7 @@ class _AskedStudy:
         return [f"{where}{said[0]}", *said[1:]] if said else []
 
     def _where(self) -> str:
-        """What tells the place from the others of a study."""
+        """The words that tell the place from the others of a study."""
         setting = self.at_place.place._asdict()
         varying = [
             name
@@ -234,7 +234,8 @@ class _AskedStudy:
         )
 
     def _worst_words(self, shift: str) -> str:
-        """What a shift costs the worst group, as the end of a sentence; empty where it is not told."""
+        """The cost of a shift for the worst group, as the end of a sentence; empty where it is not
+        told."""
         cost = self.worst_costs.get(shift)
         if cost is None or not _is_told_loss(cost):
             return ""
@@ -266,7 +267,7 @@ class _AskedStudy:
         return f"{count} methods {does}{under}; {best.method}, {largest}{self._gain(best)}."
 
     def _gain(self, best: Finding) -> str:
-        """What a method wins, in the worst group too where that is told."""
+        """The gain of a method, in the worst group too where that is told."""
         worst = next(
             (
                 finding
@@ -338,7 +339,7 @@ class _AskedStudy:
         )
 
     def next_step(self) -> tuple[str, str]:
-        """What to do next, and the command for it; the command is empty where there is no one."""
+        """The next step, and the command for it; the command is empty where there is none."""
         waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in self.runs)
         if waiting:
             return f"{waiting:,} of {len(self.runs):,} runs are not done; finish them.", self._run()
@@ -419,7 +420,7 @@ def _gain_words(finding: Finding) -> str:
 
 
 def _does(n_winning: int, lost: bool) -> str:
-    """What methods are told to do."""
+    """The verb phrase for methods, such as "wins some of it back"."""
     verb = "win" if lost else "do"
     third_person = {"win": "wins", "do": "does"}[verb] if n_winning == 1 else verb
     return f"{third_person} {'some of it back' if lost else 'better'}"

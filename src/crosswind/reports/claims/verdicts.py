@@ -92,8 +92,8 @@ class Finding:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """What the verdicts leave possible: it excludes 0 where a difference is told, and is inside
-        the margin where equality is.
+        """The interval that the verdicts leave possible: it excludes 0 where a difference is told,
+        and is inside the margin where equality is.
 
         Of an equality without a difference it is that of two one-sided tests, which holds 0 (Hsu
         and others 1994). None without a spread: equal differences at every seed say nothing of

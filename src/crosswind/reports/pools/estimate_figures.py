@@ -1,8 +1,8 @@
 """How estimators of accuracy did on a pool of networks: estimated against true accuracy as a
 figure, and tables of every number.
 
-The tables have the shapes of Ng et al. 2022: a measure a row (table 2), a part of the pool and a
-measure a row (4, 5 and 8), a measure a row and a column a test domain (9 to 11, 16 to 18).
+The tables have the shapes of Ng et al. 2022. A row is a measure (table 2), or a part of the pool
+and a measure (4, 5 and 8), or a measure with a column a test domain (9 to 11, 16 to 18).
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def line_table(name: str, title: str, judged: Mapping[str, PoolJudgement]) -> Re
 
 
 def _line_cells(fit: LineFit) -> tuple[Cell, ...]:
-    """What a line is fitted on, and how well it tells accuracies."""
+    """The cells of a line: what it is fitted on, and how well it tells accuracies."""
     r2, explained = _cell(fit.r2, 3), _cell(fit.explained, 3)
     mae, bias = _cell(fit.mae, 2), _cell(fit.bias, 2, "+")
     return fit.held, "yes" if fit.uses_target_labels else "no", r2, explained, mae, bias

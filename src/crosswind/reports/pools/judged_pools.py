@@ -130,7 +130,7 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """What names of tables begin with."""
+        """The beginning of the names of tables."""
         return slug("pool", self.pool.name)
 
     @cached_property
@@ -336,7 +336,7 @@ class Judged:
 
 
 def _verdict_words(verdicts: Sequence[str]) -> str:
-    """What the tests of one claim came to."""
+    """The verdicts of the tests of one claim, in words."""
     counts = Counter(verdicts)
     if len(verdicts) == 1:
         return verdicts[0]

@@ -2,7 +2,7 @@
 test domain.
 
 A pool is the networks of one task: of one data set, or of several that share test sets. A test set
-drawn from the data and by the law that a network was trained on is in domain for it, every other
+drawn from the data and by the law that a network was trained on is in domain for it. Every other
 one is a domain of its own.
 """
 
@@ -287,7 +287,7 @@ def _values_of(axis: str, rule_results: Sequence[PlaceResults]) -> set[str]:
 
 
 def _axis_words(axes: Sequence[str], setting: Place, shift: str) -> list[str]:
-    """What networks at a place are told apart by."""
+    """The names that tell the networks at a place apart."""
     names = {"data": setting.data, "shift": shift, "size": setting.size}
     return [names[axis] for axis in axes]
 
@@ -335,6 +335,6 @@ def _named(given_entries: Any, word: str) -> dict[str, dict[str, Any]]:
 
 
 def _domain(data: str, law: Any) -> str:
-    """What decides a domain, as text: the data set and the law of the rows."""
+    """The key of a domain, as text: the data set and the law of the rows."""
     law_parts = [law] if isinstance(law, Mapping) else law
     return json.dumps([data, law_parts or "uniform"], sort_keys=True, default=str)

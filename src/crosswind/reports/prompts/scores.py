@@ -37,7 +37,7 @@ _BOUNDS = (
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """What one prompt gave on one data set: mean over shifts, by seed; `rows` of the test set,
+    """The scores of one prompt on one data set: mean over shifts, by seed; `rows` of the test set,
     `unparsed` share of no answer."""
 
     values: Mapping[Any, float]
@@ -85,7 +85,7 @@ class Asked:
 
     @property
     def choices(self) -> dict[str, Choices]:
-        """What each way of choosing a prompt chose."""
+        """The prompts that each way of choosing chose."""
         ways = {
             ORACLE: best_prompt(self.scores),
             f"fixed: {self.fixed}": fixed_prompt(self.scores, self.fixed),
@@ -136,7 +136,7 @@ def asked_of(
 
 
 def _about(setting_results: PlaceResults) -> Place:
-    """What prompts are compared at: the place without data set and model."""
+    """The settings that prompts are compared at: the place without data set and model."""
     return setting_results.place._replace(data="", model="")
 
 
@@ -268,7 +268,7 @@ def answer_table(comparison: Asked) -> ReportTable:
 
 
 def choice_table(comparison: Asked) -> ReportTable:
-    """What the choice of a prompt is worth: a row a model and way of choosing, a column a data set
+    """The worth of the choice of a prompt: a row a model and way of choosing, a column a data set
     and average; then the drop."""
     rows: list[list[Cell]] = []
     drops = spread(comparison.scores)

@@ -93,7 +93,7 @@ class Wrong(NamedTuple):
 
 
 class MethodAnswers(NamedTuple):
-    """What a method answered under a shift, over `seeds`.
+    """The answers of a method under a shift, over `seeds`.
 
     `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two
     attributes and their values the accuracy and the number of rows. `pairs`: of a systematic shift,
@@ -117,7 +117,8 @@ class MethodAnswers(NamedTuple):
 
 @dataclass
 class Behind:
-    """What was found; `left_out` names what was not, a sentence each."""
+    """The contents behind a study's numbers; `left_out` names what is not there, a sentence
+    each."""
 
     strips: list[Strip] = field(default_factory=list)
     answers: list[MethodAnswers] = field(default_factory=list)
@@ -131,9 +132,8 @@ def rows_behind(
     shown_results: Sequence[PlaceResults],
     runs: Sequence[Mapping[str, Any]],
 ) -> Behind:
-    """What stands behind the numbers of `shown_results`, of the first selection rule and set of
-    each data
-    set, size and model."""
+    """The rows behind the numbers of `shown_results`, of the first selection rule and set of each
+    data set, size and model."""
     behind = Behind()
     with _left_out(behind, "Examples and learning curves"):
         reader = _Reader(store, study, runs)
@@ -398,7 +398,7 @@ def _answers(
     reader: _Reader,
     keys: Sequence[str],
 ) -> MethodAnswers:
-    """What a method answered on the test rows under one shift. Raises `DataError` where the rows
+    """The answers of a method on the test rows under one shift. Raises `DataError` where the rows
     are others now."""
     read_predictions = [_said(reader, key, setting) for key in keys]
     predictions = [of_seed for of_seed in read_predictions if of_seed is not None]

@@ -302,7 +302,7 @@ def trade(
 
 
 def _series(answers: MethodAnswers, classes_shown: str) -> str:
-    """What points of one colour share: the shift, and which classes its training showed."""
+    """The name of points of one colour: the shift, and which classes its training showed."""
     noun = "classes" if classes_shown == "some" else "class"
     return f"{answers.shift} ({classes_shown} {noun})"
 
@@ -595,7 +595,7 @@ def _map(
 
 
 def _distinct(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    """What differs of one key, in the order of the rows."""
+    """The distinct values of one key, in the order of the rows."""
     return list(dict.fromkeys(row[key] for row in rows))
 
 

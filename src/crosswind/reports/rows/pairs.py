@@ -28,7 +28,7 @@ class Apart(NamedTuple):
     Without `measures` training showed every pair of an environment, or none.
     Where there are more classes than a heat map has room for, those that are seen in the same
     environments stand together. `right` bool [seeds, n]: the answers, in an order of test rows that
-    is the same for all methods under one shift; `groups`: the group of each, which of them training
+    is the same for all methods under one shift. `groups`: the group of each, which of them training
     showed, their names and those of the classes.
     """
 

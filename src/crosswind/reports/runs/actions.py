@@ -1,4 +1,5 @@
-"""What methods did beside plain training, as their runs measured it (`Trajectory.action`)."""
+"""The actions of methods beside plain training, as their runs measured them
+(`Trajectory.action`)."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ NOTES = (
 
 
 def action_table(arranged: Results) -> ReportTable | None:
-    """What each method did, a row a data set, size, model, shift, method and measure, over runs;
-    None: nothing was measured."""
+    """The action of each method, a row a data set, size, model, shift, method and measure, over
+    runs; None: nothing was measured."""
     measured: dict[tuple[str, ...], dict[object, float]] = {}
     for setting_results in arranged.places.values():
         setting = setting_results.place
@@ -71,7 +72,7 @@ def action_table(arranged: Results) -> ReportTable | None:
 
 
 def _actions(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What one run measured of its method, numbers alone."""
+    """The action that one run measured of its method, numbers alone."""
     action = metrics.get("action")
     if not isinstance(action, Mapping):
         return {}

@@ -38,8 +38,8 @@ class JobFiles:
         return self._listed.get(key, {})
 
     def read(self, key: str, name: str, load: Callable[[Path], Any]) -> Any:
-        """What `load` makes of a file of a job; None where the job left none. Raises `DataError`
-        for one that was changed."""
+        """The value that `load` makes of a file of a job; None where the job left none. Raises
+        `DataError` for one that was changed."""
         listed = self.listed(key)
         if name not in listed:
             return None
@@ -48,7 +48,7 @@ class JobFiles:
         return load(artifact_folder(self.store.out, key) / name)
 
     def json(self, key: str, name: str) -> Any:
-        """What a JSON file of a job holds; see `read`."""
+        """The value of a JSON file of a job; see `read`."""
         return self.read(key, name, lambda path: json.loads(path.read_text(encoding="utf-8")))
 
     def _jobs(self, key: str) -> list[tuple[str, dict[str, Any]]]:

@@ -183,7 +183,7 @@ def _seed_words(run: Mapping[str, Any], several_splits: bool) -> str:
 
 
 def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
-    """What runs warned of, most frequent first, and in how many runs; None where there is
+    """The warnings of runs, most frequent first, and in how many runs; None where there is
     nothing."""
     counts: Counter[str] = Counter()
     for run in runs:
@@ -200,7 +200,7 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the runs of one method took, over those that are done.
+    """The cost of the runs of one method, over those that are done.
 
     `mean`, `least`, `most`: seconds of a run. `shares`: of the seconds by part, empty where no run
     recorded all of them; `validation`: that of validations, a part of evaluation.
@@ -347,7 +347,7 @@ def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> ReportTable 
 
 
 def _cost_row(run_cost: Cost) -> dict[str, Cell]:
-    """What the runs of one method took, a number a column."""
+    """The cost of the runs of one method, a number a column."""
     row: dict[str, Cell] = picked(
         run_cost, data="data", model="model", method="method", runs="runs"
     )

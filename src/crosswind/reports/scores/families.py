@@ -57,7 +57,7 @@ class Families:
 
     @property
     def place(self) -> Place:
-        """What the rows share."""
+        """The place that the rows share."""
         return self.places[0].place._replace(data="", model="")
 
     @property
@@ -476,7 +476,7 @@ def _table(
 
 
 def _star_words(view: Families) -> str:
-    """What a star or frame says: the changes of this view are a family of their own beside the
+    """The meaning of a star or frame: the changes of this view are a family of their own beside the
     comparisons of the findings."""
     verdicts = view.verdicts
     by = "each alone"

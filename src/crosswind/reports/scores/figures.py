@@ -44,9 +44,8 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, greatest: float, title: str = "") 
     of panels an attribute.
 
     `shown` is the set of the draw that is shown, under `title` (without one it is the training set,
-    under the shift's name); `greatest` is the number of rows at the end of the colour scale, shared
-    by
-    the shifts that stand side by side.
+    under the shift's name). `greatest` is the number of rows at the end of the colour scale, shared
+    by the shifts that stand side by side.
     """
     rows, datasets = [], {}
     for position, (attribute, cells) in enumerate(shown.tables.items()):

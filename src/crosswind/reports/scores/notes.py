@@ -1,4 +1,4 @@
-"""What stands below a table: what its interval is, how many seeds and rows it has, how steps and
+"""The notes below a table: what its interval is, how many seeds and rows it has, how steps and
 points were chosen."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARK = "†"
 
 
 def interval_note(layouts: Collection[tuple[int, int]], level: float = LEVEL) -> str:
-    """What the interval is, and how wide that makes it for the fewest seeds of a table.
+    """The note on the interval, and on how wide that makes it for the fewest seeds of a table.
 
     `layouts`: the number of split seeds and of runs of each cell.
     """
@@ -160,8 +160,8 @@ def at_chance(entry: Entry, metric: str) -> str | None:
 
 
 def chance_words(entry: Entry, metric: str) -> str:
-    """What a comparison with an entry that is no better than guessing should be read with; empty
-    where it is better."""
+    """The caution for a comparison with an entry that is no better than guessing; empty where it is
+    better."""
     where = at_chance(entry, metric)
     if not where:
         return ""
@@ -225,8 +225,8 @@ def rule_notes(setting: Place, grid: bool) -> list[str]:
 
 
 def oracle_notes(setting: Place) -> list[str]:
-    """What a rule knows beyond the labels of validation rows: it is an oracle, or it reads their
-    groups."""
+    """The knowledge of a rule beyond the labels of validation rows: it is an oracle, or it reads
+    their groups."""
     rule = choosing_rule(setting.rule)
     notes = []
     if setting.rule in ORACLES:
@@ -303,7 +303,7 @@ def with_mark(text: str, *entries: Entry | None) -> str:
 
 
 def doubt_notes(setting_results: PlaceResults) -> list[str]:
-    """What the mark stands for: what runs told of themselves, and how many of each method and shift
+    """The meaning of the mark: what runs told of themselves, and how many of each method and shift
     did."""
     runs_by_doubt: dict[tuple[str, str], list[str]] = {}
     for (shift, method), entry in setting_results.entries.items():

@@ -25,7 +25,7 @@ _RULE_ORDER = (*(rule for rule in RULES if rule not in ORACLES), "last", *ORACLE
 
 
 class Place(NamedTuple):
-    """What one table is about: everything but method and shift."""
+    """The place of one table: everything but method and shift."""
 
     study: str
     data: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class ScoredRun(NamedTuple):
-    """What names a run in a report."""
+    """The key of a run in a report."""
 
     study: str
     data: str
@@ -323,7 +323,7 @@ def _candidates(
 
 
 def _role(set_name: str, metrics: _Metrics) -> str:
-    """What a set is for; results of older stores do not say it, but rules name their sets."""
+    """The role of a set; results of older stores do not say it, but rules name their sets."""
     if metrics.get("role"):
         return str(metrics["role"])
     validates = any(set_name == rule.set for rule in RULES.values())

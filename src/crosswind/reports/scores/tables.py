@@ -69,10 +69,10 @@ def number_table(arranged: Results, rules: Sequence[str] | None = None) -> Repor
     validation sets included.
 
     mean, sd, low, high are of the accuracy over `n` runs, a seed or a pair of split seed and seed
-    each, of `splits` split seeds; diff is paired with the reference; the other scores are means
+    each, of `splits` split seeds. Diff is paired with the reference. The other scores are means
     over runs. `rows` is the size of the set, `ties` the largest number of equally good steps of any
-    run, `doubted` the number of runs that told their reader to doubt them and `doubts` what they
-    said, `train_shared` the share of the training rows that two seeds are expected to have in
+    run. `doubted` is the number of runs that told their reader to doubt them and `doubts` what they
+    said. `train_shared` is the share of the training rows that two seeds are expected to have in
     common, `chance` the accuracy that guessing reaches.
     """
     rows: list[tuple[Cell, ...]] = []
@@ -139,7 +139,8 @@ def _numbers(
 
 
 def _names(setting: Place, shift: str, method: str, *extra_names: str) -> dict[str, Cell]:
-    """What names a row; `extra_names` of the set, the rule and the estimator, as far as they go."""
+    """The names of a row; `extra_names` of the set, the rule and the estimator, as far as they
+    go."""
     columns = ("study", "data", "shift", "size", "model", "method", "set", "rule", "estimator")
     values = (setting.study, setting.data, shift, setting.size, setting.model, method, *extra_names)
     return dict(zip(columns, values, strict=False))
@@ -149,9 +150,9 @@ def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> Rep
     """Every estimate of accuracy in one tidy table, a row a (study, data, shift, size, model,
     method, set, rule, estimator).
 
-    Means over the `n` runs that have the estimate: `accuracy`, `estimate`, `error` (estimate -
-    accuracy) with its interval, the absolute error, and `covered`, the share of runs whose interval
-    holds the accuracy. None where nothing was estimated.
+    Means over the `n` runs that have the estimate. They are `accuracy`, `estimate`, `error`
+    (estimate - accuracy) with its interval, the absolute error, and `covered`, the share of runs
+    whose interval holds the accuracy. None where nothing was estimated.
     """
     rows: list[dict[str, Any]] = []
     for setting_results, shift, method, entry in _entries(arranged, rules):
@@ -308,7 +309,7 @@ def _difference_cell(
 
 
 def _verdict_notes(verdicts: Verdicts, reference: str) -> list[str]:
-    """What a star says, and what it means that differences have no spread."""
+    """The meaning of a star, and of differences that have no spread."""
     notes: list[str] = []
     compared = [finding for finding in verdicts.values() if finding.difference.n > 1]
     if compared:
@@ -580,7 +581,7 @@ def _blocks(rule_results: Sequence[PlaceResults]) -> list[dict[str, float]]:
 
 
 def _doubts(rule_results: Sequence[PlaceResults]) -> dict[str, dict[str, None]]:
-    """What runs told their reader to doubt, by method."""
+    """The doubts that runs reported, by method."""
     doubts: dict[str, dict[str, None]] = {}
     for setting_results in rule_results:
         for (_, method), entry in setting_results.entries.items():

@@ -2,10 +2,10 @@
 needed one does.
 
 First attributes are taken up, the most significant first, each with weights on its values or on its
-pairs of class and value, until no other is needed beside them; those that the others made
+pairs of class and value, until no other is needed beside them. Those that the others made
 superfluous are dropped again. Then the weights of each attribute are told apart, given all others:
-weights on its values alone are low-data drift; weights that favour different values in different
-classes are a spurious correlation; weights that are low in every class, though unequally so, are
+weights on its values alone are low-data drift. Weights that favour different values in different
+classes are a spurious correlation. Weights that are low in every class, though unequally so, are
 low-data drift by class.
 """
 
@@ -47,11 +47,11 @@ attribute's."""
 @final
 @dataclass(eq=False)
 class AttributePart:
-    """What was found of one attribute, given the others (the label is axis 0 and has only the
-    second half).
+    """The finding on one attribute, given the others (the label is axis 0 and has only the second
+    half).
 
     `v_left`: V in training less what the others and the attribute's own value weights imply, and
-    `log_p_v` of the pairs' weights; `low`: values low in every class; `matched` bool [classes,
+    `log_p_v` of the pairs' weights. `low`: values low in every class; `matched` bool [classes,
     values]: the pairs that training favours. `tv_left`: the total variation of training's shares
     and those that the others imply, and `log_p_tv` of the value weights; `drifts`: these count.
     `with_label`: value weights and the label's shift explain each other.
@@ -113,7 +113,7 @@ class _AttributionSearch:
         return self.pool.main(axis)
 
     def without(self, axis: int) -> dict[int, str]:
-        """What was taken but for one attribute."""
+        """`taken` without one attribute."""
         return {attribute: kind for attribute, kind in self.taken.items() if attribute != axis}
 
     def fit(self, taken: dict[int, str]) -> LoglinearFit:
@@ -258,7 +258,7 @@ class _AttributionSearch:
         """The pairs that training favours, and the factor they make.
 
         Rows of a pair are taken as c s x what the others imply where the pair is matched and c x
-        that elsewhere; c may differ by class or not. s, c and the matched pairs are made to fit
+        that elsewhere. c may differ by class or not. s, c and the matched pairs are made to fit
         each other; a class without a matched pair keeps its highest.
         """
         train_table = self.pool.table(axis, self.pool.train)
@@ -301,7 +301,7 @@ class _AttributionSearch:
             explained.log_p_tv = test_beside.log_p
 
     def label(self, explained_attributes: dict[int, AttributePart]) -> AttributePart:
-        """What is left of the label's shift when the attributes' weights are taken out."""
+        """The rest of the label's shift when the attributes' weights are taken out."""
         explained_label = AttributePart(0)
         if self.pool.sizes[0] < 2:
             return explained_label
@@ -367,8 +367,8 @@ def explain(
     least_tv: float = 0.05,
     gaps: frozenset[int] = frozenset(),
 ) -> Explanation:
-    """What each attribute's weights do, given all others. `level`: of all tests of a step together;
-    `least_v`: see `AttributePart`."""
+    """The effect of each attribute's weights, given all others. `level`: of all tests of a step
+    together; `least_v`: see `AttributePart`."""
     search = _AttributionSearch(pool, level, least_v, least_tv, gaps)
     search.take()
     explained = {}

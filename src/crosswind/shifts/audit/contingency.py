@@ -1,6 +1,6 @@
 """The two tables as codes, and the pool of their distinct rows that explanations are fitted to.
 
-Values that one side lacks are no weights but missing support: rows that carry them are set aside
+Values that one side lacks are no weights but missing support. Rows that carry them are set aside
 before weights are fitted, so what unseen values imply for all else is taken out. Values beyond the
 most frequent ones are pooled as one.
 """
@@ -79,9 +79,9 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
     """The values that one side lacks, column by column; where columns lack them in the same rows,
     the one of most rows comes first.
 
-    That none of n training rows has a value that b of m target rows have is, with equal shares, as
-    likely as (m / (n + m))^b at most; each column's smallest is taken times its number of values.
-    `level`: the chance that any value is called `sure` wrongly.
+    With equal shares, the probability that none of n training rows has a value that b of m target
+    rows have is at most (m / (n + m))^b. Each column's smallest is taken times its number of
+    values. `level`: the chance that any value is called `sure` wrongly.
     """
     unseen = [Unseen() for _ in columns]
     masks: dict[int, NDArray[np.bool_]] = {}

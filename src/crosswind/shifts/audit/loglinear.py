@@ -1,8 +1,8 @@
 """The ratio of two laws as a product of factors: how often training shows a row, beside the target.
 
 Both tables are counted together, by distinct row: `train[i]` and `target[i]` rows carry the same
-values. That a row of the pool comes from training has the probability p, and under weights on cells
-log(p / (1 - p)) is a sum of one number for each level of each factor (Qin 1998): so a logistic
+values. p is the probability that a row of the pool comes from training. Under weights on cells
+log(p / (1 - p)) is a sum of one number for each level of each factor (Qin 1998). So a logistic
 regression on factors estimates the weights, and Rao's score test says whether a further factor is
 needed beside those in the model. A factor is an integer level for each distinct row.
 """

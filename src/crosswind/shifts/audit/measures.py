@@ -124,8 +124,7 @@ def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
     infinite.
 
     The interval is Katz's on the log scale, log(ratio) +- 1.96 sqrt(1/a - 1/n + 1/b - 1/m) for a of
-    n and b of m rows; for
-    a = 0 it is [0, 3/n over the share in the target], by the rule of three.
+    n and b of m rows. For a = 0 it is [0, 3/n over the share in the target], by the rule of three.
     """
     n = float(train.sum())
     m = float(target.sum())

@@ -1,9 +1,9 @@
 """Two tables of anyone's own as columns of codes: from files, data frames, attribute tables, or the
 sets of a split.
 
-Both sides are read alike, so that one value has one name on both: text without the white space
-around it, numbers by their value (1 is 1.0, unless leading zeros say that they are names), true and
-false whatever their case. A cell without a value is a value of its own, `(missing)`. Numbers of
+Both sides are read alike, so that one value has one name on both. Text is without the white space
+around it, numbers go by their value (1 is 1.0, unless leading zeros say that they are names), true
+and false whatever their case. A cell without a value is a value of its own, `(missing)`. Numbers of
 many values are put into classes by quantiles of both tables together.
 """
 
@@ -65,9 +65,9 @@ def read_tables(
     same: Sequence[str] = (),
     distinct: Sequence[str] = (),
 ) -> Tables:
-    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names
-    and never put into classes; `header`: names of the columns of CSV files whose first line is a
-    row; `same`, `distinct`: columns in which values that may be one are one, or are not.
+    """The columns of two tables. `columns`: only these. `names`: columns whose numbers are names
+    and never put into classes. `header`: names of the columns of CSV files whose first line is a
+    row. `same`, `distinct`: columns in which values that may be one are one, or are not.
 
     A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
     values, an `AttributeTable` or an `AttributedDataset`. Raises `InputError` for a column that is
@@ -147,7 +147,7 @@ def _label_cells(label: str, sides: Sequence[DataFrame]) -> list[_Coded]:
 
 
 def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
-    """What the reader must be told of the label: that it is constant, and where it is missing."""
+    """The notes on the label: that it is constant, and where it is missing."""
     if len(column.values) == 1:
         yield (
             f"the label {column.name!r} has one value on both sides, {column.values[0]!r}:"
@@ -268,7 +268,7 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
 @final
 @dataclass(frozen=True)
 class _AnswerColumns:
-    """What is said of values that may be one, by column, and the notes of what was made one."""
+    """The settings for values that may be one, by column, and the notes of what was made one."""
 
     same: frozenset[str]
     distinct: frozenset[str]

@@ -109,7 +109,7 @@ def judge(
 
 @dataclass(eq=False)
 class _Case:
-    """What all columns share."""
+    """The state that the verdicts on all columns share."""
 
     columns: Sequence[Column]
     labelled: bool
@@ -132,7 +132,8 @@ class _Case:
         self.log_p = self._adjusted()
 
     def part(self, number: int) -> AttributePart | None:
-        """What explains one column; None where it is not in the pool or has one value there."""
+        """The explanation of one column; None where it is not in the pool or has one value
+        there."""
         if self.pool is None or self.explanation is None or number not in self.pool.places:
             return None
         return self.explanation.parts.get(self.pool.places.index(number))
@@ -350,8 +351,8 @@ class _Judge:
         return self._small_or_unclear(kind, left, messages.tv_none(left), "shares differ by")
 
     def _drift_sources(self, explained: AttributePart) -> tuple[str, ...]:
-        """What the shares of the values follow from; the label, or all attributes, where nothing
-        is named."""
+        """The sources of the shares of the values: the label, or all attributes, where nothing is
+        named."""
         sources = self.case.sources(explained)
         if explained.matched is not None and self.number:
             sources = (f"its own pairs with {self.label.name}", *sources)

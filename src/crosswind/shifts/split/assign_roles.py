@@ -407,7 +407,7 @@ def _parts_read(turns: Mapping[int, Turns], reads: frozenset[str]) -> list[int]:
 
 
 def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:
-    """What becomes of the rows of each part of a data set."""
+    """The roles of the rows of each part of a data set, in turn."""
     test = None
     if roles.test is not None:
         test = quota(roles.test, "roles.test")

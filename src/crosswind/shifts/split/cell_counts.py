@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Fields:
-    """What errors call the law, the draw and the set."""
+    """The names in errors of the law, the draw and the set."""
 
     law: str = "shift"
     draw: str = "draw"
@@ -38,11 +38,11 @@ class Fields:
 class Allotment:
     """The numbers of rows of one set.
 
-    `mode` says what a row is: "rows" (a row of the table), "fixed" (a base row with one value of
-    the derived attribute), "each" (a base row with every value) or "visits" (a base row; its value
-    is drawn at every visit). `counts` int64 [1 + supplements, cells]: rows by weights, then those
-    of each supplement; with "visits" over base cells. `planned` float64 [cells]: what the weights
-    ask; `expected`: what of it there is, with what short cells lack spread over the others, before
+    `mode` says what a row is. "rows" is a row of the table, "fixed" a base row with one value of
+    the derived attribute, "each" a base row with every value. "visits" is a base row whose value is
+    drawn at every visit. `counts` int64 [1 + supplements, cells]: rows by weights, then those of
+    each supplement; with "visits" over base cells. `planned` float64 [cells]: what the weights ask;
+    `expected`: what of it there is, with what short cells lack spread over the others, before
     rounding. `short`: cell -> (wanted, got). `asked`, one number a supplement.
     """
 
@@ -62,7 +62,7 @@ class Allotment:
 
     def visits(self, by_weights: Floats | None = None) -> Floats:
         """The rows by weights and of each supplement in each cell, float64 [1 + supplements, shape
-        of the form]; where values are drawn at every visit, those that one pass is expected to
+        of the form]. Where values are drawn at every visit, those that one pass is expected to
         show. `by_weights`: other numbers than the counts by weights."""
         counts = self.counts.astype(np.float64)
         if by_weights is not None:
@@ -137,8 +137,8 @@ def allot(
 
 
 def _weights_and_sizes(form: NormalForm, pool: Pool, mode: str) -> tuple[Floats, Counts]:
-    """The weights of a form and the rows of a pool, in the cells that rows are drawn by: base
-    cells, but with "each" every value of the derived attribute has one."""
+    """The weights of a form and the rows of a pool, in the cells that rows are drawn by. These are
+    base cells, but with "each" every value of the derived attribute has one."""
     weights = form.weights
     if mode == "rows" or pool.n_values == 1:
         sizes = pool.sizes.reshape(pool.cells.shape)
@@ -323,9 +323,9 @@ def followed(
     """The form of a set of law "train", and whether it differs from the weights of training alone.
 
     A number of rows in all is shared out as training's rows are (`Allotment.law`). Draws by the
-    cell, and data sets that have other cells than training (not `exactly`), take the weights, and
-    each supplement in its share of the rows that training draws by weights. `form`: the training
-    shift on the cells of `pool`.
+    cell take the weights, and so do data sets that have other cells than training (not `exactly`).
+    They take each supplement in its share of the rows that training draws by weights. `form`: the
+    training shift on the cells of `pool`.
     """
     if draw.mode == "total" and exactly:
         has_rows = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0

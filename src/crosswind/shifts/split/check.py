@@ -64,7 +64,7 @@ def check_set(
     rows.
 
     Every row is of the set's role, comes once and lies in the cell that it was drawn for, as many
-    in each as planned; its true label is the table's, its label too unless `noisy`, and its group
+    in each as planned. Its true label is the table's, its label too unless `noisy`, and its group
     is that of its label and its cell. What does not differ from split to split is checked once for
     a `deal`, so that a set costs a few passes over its rows.
     """

@@ -105,7 +105,7 @@ def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -
     """The rows in the order of (code, hash, row): int64 [n].
 
     Code, the hash's leading bits and the row packed in one integer sort three times faster than an
-    argsort; the few rows whose leading bits agree are put right by their whole hash.
+    argsort. The few rows whose leading bits agree are put right by their whole hash.
     """
     n = len(codes)
     row_bits = max(n - 1, 1).bit_length()

@@ -257,8 +257,8 @@ class _SplitStudy:
 
     @cached_property
     def _reference(self) -> Allotment:
-        """What a run of the split seed trains on: what sets of role test follow, as their rows must
-        not depend on the run."""
+        """The training set of a run of the split seed: what sets of role test follow, as their rows
+        must not depend on the run."""
         return self._training(self.plan.split_seed)
 
     def _part(self, name: str, set_plan: SetPlan, train: Part, seed: int) -> Part | None:
@@ -440,8 +440,8 @@ class _SplitStudy:
         return _index(dataset, self.plan.label, names, f"data.{source}")
 
     def pictures(self) -> str | None:
-        """What decides which rows have which role because they show one picture, as digits; None
-        where nothing does."""
+        """The digest of the pictures that decide which rows have which role, as digits; None where
+        nothing does."""
         units = joined_units(self.dataset)
         roles_by_picture: dict[str, NDArray[Any]]
         if units is None:
@@ -596,7 +596,7 @@ class _SplitStudy:
     def test_law(self) -> NDArray[np.float64] | None:
         """The weights of the test law over the study's cells; None where no test set is cut so.
 
-        Of the law "train" its supplements are among them, as in the set; of a shift they are left
+        Of the law "train" its supplements are among them, as in the set. Of a shift they are left
         out, for what they bring to a cell depends on the draw.
         """
         tests = [
@@ -690,7 +690,7 @@ def _first_short_cell(planned_set: Part) -> str:
 
 
 def _row_mode(role: str, pool: Pool) -> str:
-    """What a row of a set that does not train is, see `Allotment.mode`."""
+    """The mode of a row of a set that does not train, see `Allotment.mode`."""
     if pool.n_values == 1:
         return "rows"
     return "fixed" if role == "validation" else "each"

@@ -76,7 +76,7 @@ def held_by(dataset: AttributedDataset) -> list[NDArray[np.uint64]]:
 
 
 class Shown(Protocol):
-    """What has a data set and its name in a study, such as a set."""
+    """An object with a data set and its name in a study, such as a set."""
 
     @property
     def source(self) -> str:
@@ -120,8 +120,8 @@ def said_of_copies(sets: Iterable[Shown], label: str) -> list[str]:
 
 
 def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
-    """What data sets say of their rows and of some attributes, and what is not known of their rows
-    before they are read."""
+    """The statements of data sets on their rows and on some attributes, and what is not known of
+    their rows before they are read."""
     return [
         text
         for name, dataset in _by_name(sets).items()

@@ -92,19 +92,19 @@ class SetPlan:
     * "train": as training. A number of rows in all is in the proportions of the training rows,
       supplements among them, up to rounding: of what training draws, not of what it asked where a
       cell or a supplement's region had too few rows. By weights these are expectations, before
-      rounding put whole rows into some cells. Where all rows of a role or rows a cell are drawn,
-      and in another data set, the weights of the training shift, and its supplements in the share
-      that they have in training. A cell that cannot give its part is named in the warnings, and the
-      others give it. Sets of role test follow what a run of the split seed trains on, so that they
-      are the same for all runs.
+      rounding put whole rows into some cells. In another data set, and where all rows of a role or
+      rows a cell are drawn, it has the weights of the training shift. Its supplements have the
+      share that they have in training. A cell that cannot give its part is named in the warnings,
+      and the others give it. Sets of role test follow what a run of the split seed trains on, so
+      that they are the same for all runs.
     * "without-supplements": the weights of the training shift alone, as Jeon et al. 2025 validate.
     * "unseen": evenly the cells from which training draws no row, so that one plan of sets serves
       every shift that leaves something out.
 
-    `draw`: how many; None is all of the role's rows in proportion to the law, and for a validation
+    `draw`: how many. None is all of the role's rows in proportion to the law, and for a validation
     set of the first two laws their share in training and validation together. `source`: another
-    data set, whose rows are all for the sets that read it,
-    but for those whose pictures have another role where they are dealt first.
+    data set, whose rows are all for the sets that read it, but for those whose pictures have
+    another role where they are dealt first.
 
     `labels`: a map from the classes of the source to ours, or to lists of ours that all count as
     the class; None leaves a class out. Classes of equal names need no entry. Nor do classes of
@@ -136,12 +136,11 @@ class SplitPlan:
     others, by name. `groups`, `environments`: the attributes whose cells (with the label, without
     it) a method may see; None is the shift's attributes that have two values in training, else all.
     `label_noise`, `dataset_size`: conditions. `sampler`: "uniform", "reweight" (cells in the shares
-    of the test law), "balanced" (each group the same), {"mixture": p} (mass p on the supplements'
-    rows), or of a systematic shift {"environment": p} or {"image": p}, see `Environments.shares`.
-    `overlap`: a picture that several rows
-    show has one role, and what an official split puts in two is an `InputError`; "allowed" leaves
-    the parts of official splits and the rows of other sources as they are. Raises `InputError` for
-    another word.
+    of the test law), "balanced" (each group the same) or {"mixture": p} (mass p on the supplements'
+    rows). Of a systematic shift it may be {"environment": p} or {"image": p}, see
+    `Environments.shares`. `overlap`: a picture that several rows show has one role, and what an
+    official split puts in two is an `InputError`. "allowed" leaves the parts of official splits and
+    the rows of other sources as they are. Raises `InputError` for another word.
     """
 
     label: str

@@ -1,6 +1,6 @@
 """Controlled rounding: whole numbers of rows near fractional ones, with even margins.
 
-Every cell becomes the whole number below or above its expectation, the total is exact, and the
+Every cell becomes the whole number below or above its expectation, and the total is exact. The
 margin of every axis of the cells is the whole number below or above its expectation, the label's
 first. It is known as controlled rounding (Cox 1987). With three axes and more, and cells left out,
 no such table may exist; then as few rows as possible are out of place.

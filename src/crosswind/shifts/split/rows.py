@@ -30,11 +30,11 @@ class RowSet:
     study, after noise; `true_label`: before. `group`, `environment` int64 [n] number `group_names`
     and `environment_names`. `weight` float64 [n]: the probabilities of `sampler`, sum 1. `origin`
     int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the
-    value of the derived attribute is drawn by it, and `visit_step` times the value is to be added
-    to the group and to the environment. `environment_sizes`: how many values each attribute has
-    that makes environments, the last one's running fastest. `answers_as` int64 [classes of the
-    study]: the class that an answer of each class counts as, -1 for one that a model may not answer
-    with; None: each as itself.
+    value of the derived attribute is drawn by it. `visit_step` times the value is to be added to
+    the group and to the environment. `environment_sizes`: how many values each attribute has that
+    makes environments, the last one's running fastest. `answers_as` int64 [classes of the study]:
+    the class that an answer of each class counts as, -1 for one that a model may not answer with;
+    None: each as itself.
     """
 
     source: str
@@ -129,7 +129,7 @@ class Part:
         return 1.0
 
     def warnings(self) -> list[str]:
-        """What a user should know of the set, without its name."""
+        """Warnings of the set for the user, without its name."""
         return [*self.allotment.warnings, *self._single_class()]
 
     def _single_class(self) -> list[str]:
@@ -231,7 +231,7 @@ class Split:
         ]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the rows of every cell in every set, and what the split has to
+        """The view of a notebook: the rows of every cell in every set, and what the split has to
         say."""
         sets = self.report["sets"]
         cells = {cell: None for account in sets.values() for cell in account["cells"]}

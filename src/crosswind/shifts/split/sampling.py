@@ -24,9 +24,9 @@ NO_ENVIRONMENTS = "{} needs a systematic shift, a single one: its environments a
 class Grouping:
     """The cells of some attributes, with the classes of a label or without.
 
-    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are,
+    `of_cell` int64 [cells]: the number of each cell by its attributes. `size`: how many there are,
     the product of `sizes`, the numbers of values of the attributes, of which the last one runs
-    fastest; the group of class y is y x size + number. `names`: of all groups, class after class;
+    fastest. The group of class y is y x size + number. `names`: of all groups, class after class;
     of all environments where there are no classes.
     """
 
@@ -101,7 +101,7 @@ class Environments:
         cls, shift: Shift, cells: Cells, cell: NDArray[np.int64], values: int = 1
     ) -> Environments | None:
         """Those of rows in cells `cell` int64 [n], of each of `values` values of the last attribute
-        from there on; None where no part of the shift is systematic, or several are."""
+        from there on. None where no part of the shift is systematic, or several are."""
         systematic_shifts = []
         for joined_shift in shift.parts if isinstance(shift, All) else (shift,):
             if isinstance(joined_shift, Systematic):
@@ -133,10 +133,10 @@ class Environments:
 
         {"environment": p}: a draw is of the clean environment with probability p, else of any other
         that has rows, all as likely, and then of a row of it. Classes that are in more environments
-        are seen more often. {"image": p}: a draw is of a row, seen in another environment of its
-        class, if there is any, with probability p, all as likely, else clean. Classes are seen as
-        often as they have rows. Omran and Schiele 2022, appendix A.1: p = 0.75 from scratch, 0.5 in
-        fine-tuning.
+        are seen more often. {"image": p}: a draw is of a row, and it is seen clean but with
+        probability p. Then it is seen in another environment of its class, if there is any, all as
+        likely. Classes are seen as often as they have rows. Omran and Schiele 2022, appendix A.1: p
+        = 0.75 from scratch, 0.5 in fine-tuning.
         """
         kind, p = next(iter(sampler.items()))
         if (
@@ -181,14 +181,13 @@ def sampling_weights(
     """The probability of each training row, float64 [n], sum 1, and the law of the values that it
     is then seen under.
 
-    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells`
+    `cell`, `group` int64 [n]. `origin` int8 [n], above 0 for rows of supplements. `test_cells`
     float64 [cells]: the test law, up to a factor, for "reweight" (p_test / p_train of a row's cell,
-    Wiles et al. 2022, where p_test is uniform over all cells).
-    A cell without training rows is left out, so that the others share its part. `visits`: where a
-    value is drawn at every visit of a row, the probability of each, float64 [n, values]: what is
-    weighed is then a row under a value, which is in cell `cell` x values + value and in group
-    `group` + `step` x value. `environments`: of these rows, for the samplers that are by them.
-    Raises `InputError`.
+    Wiles et al. 2022, where p_test is uniform over all cells). A cell without training rows is left
+    out, so that the others share its part. `visits`: where a value is drawn at every visit of a
+    row, the probability of each, float64 [n, values]. A row under a value is then weighed, which is
+    in cell `cell` x values + value and in group `group` + `step` x value. `environments`: of these
+    rows, for the samplers that are by them. Raises `InputError`.
     """
     sampler = parse_sampler(sampler)
     n = len(cell)

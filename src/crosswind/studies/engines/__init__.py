@@ -16,10 +16,10 @@ from typing import Any, Literal, Protocol, Self
 class Task:
     """One job to execute, and those that follow it. Paths are text, so that a task is JSON.
 
-    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a
-    folder of its own; `needed`: the folders of the jobs it needs, by key; `limit`: seconds that it
-    may take, None for no limit; `profile`: where a trace of it goes, a path without its suffix,
-    None for no trace; `following`: jobs that are done right after it, in their order, each in a
+    `folder`: where the job writes its files. `checkpoint`: the file of what it needs to go on, in a
+    folder of its own. `needed`: the folders of the jobs it needs, by key. `limit`: seconds that it
+    may take, None for no limit. `profile`: where a trace of it goes, a path without its suffix,
+    None for no trace. `following`: jobs that are done right after it, in their order, each in a
     folder beside its own.
     """
 
@@ -55,11 +55,11 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to the job `key`.
+    """An event of the job `key`.
 
-    `finished` (with `result`, and in its `following` those of the jobs that followed, by key),
-    `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
-    there was no memory: worth another try), `fault` (an `InternalError`: the study stops),
+    `finished` has `result`, and in its `following` those of the jobs that followed, by key.
+    `failed` is an exception, or the time limit: not tried again at once. `lost` is a worker that
+    died, or no memory: worth another try. Also `fault` (an `InternalError`: the study stops) and
     `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
     `failed` and `lost`, what of the machine stopped the run, a key of
     `crosswind.studies.failure_causes.CAUSES`, or "" where the run did it itself.
@@ -91,8 +91,8 @@ class Engine(Protocol):
         """Start `task`, which `idle` has room for."""
 
     def wait(self, seconds: float) -> list[Event]:
-        """What happened; waits for at most `seconds` for something to happen, but may work
-        longer."""
+        """The events since the last call; waits for at most `seconds` for something to happen, but
+        may work longer."""
 
     def cancel(self) -> None:
         """End all running tasks at once and forget them; what they did since their last checkpoint

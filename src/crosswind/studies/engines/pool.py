@@ -46,9 +46,9 @@ class WorkerPool(Engine):
     def __init__(
         self, job: str, workers: int, modules: Sequence[str] = (), memory: int | None = None
     ) -> None:
-        """`job`: the function that executes a run, as `package.module:function`; `workers`: at
-        least 1; `modules`: what workers import to find classes that are registered neither in the
-        package nor by entry point; `memory`: bytes of pixels that all workers together may hold,
+        """`job`: the function that executes a run, as `package.module:function`. `workers`: at
+        least 1. `modules`: what workers import to find classes that are registered neither in the
+        package nor by entry point. `memory`: bytes of pixels that all workers together may hold,
         None for half of the memory that there is.
         """
         if workers < 1:
@@ -93,7 +93,7 @@ class WorkerPool(Engine):
         self._busy.append(worker)
 
     def wait(self, seconds: float) -> list[Event]:
-        """What happened, as soon as something does, at the latest after `seconds`."""
+        """The events, as soon as something happens, at the latest after `seconds`."""
         events, self._lost = self._lost, []
         if not self._busy:
             return events
@@ -226,7 +226,7 @@ class _Worker:
         self._listener.start()
 
     def event(self, kind: Literal["failed", "lost", "progress"], **fields: Any) -> Event:
-        """What happened to the task now."""
+        """The event of the task now."""
         return Event(
             self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **fields
         )

@@ -137,7 +137,7 @@ class RayCluster(Engine):
         self._flights[reference] = _Flight(task)
 
     def wait(self, seconds: float) -> list[Event]:
-        """What happened, as soon as a task has ended, at the latest after half a second."""
+        """The events, as soon as a task has ended, at the latest after half a second."""
         if not self._flights:
             return []
         try:
@@ -237,7 +237,7 @@ class RayCluster(Engine):
     # -- what comes back --------------------------------------------------------------------------
 
     def _progress(self) -> list[Event]:
-        """What running tasks told since the last look."""
+        """The progress of running tasks since the last look."""
         try:
             messages = self._ray.get(self._mailbox.take.remote(), timeout=5.0)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError):

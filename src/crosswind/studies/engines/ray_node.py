@@ -1,5 +1,5 @@
-"""What runs on a node of a Ray cluster: one task, in the folder of the study where the node sees it,
-else in a folder of the node's own, whose files go back to the driver."""
+"""The program of a node of a Ray cluster. It runs one task, in the folder of the study where the
+node sees it, else in a folder of the node's own, whose files go back to the driver."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def perform_on_node(
 
     `mark`: a file that lies in the study's folder, so that a node which sees it shares that folder.
     `memory`: bytes of pixels that all tasks of a node may hold, None for half of the node's memory;
-    `share`: how many tasks a node has at once. `needed`: by key the files of what the task
-    needs, and `copies`: by path the archives of what its specification names, references to objects
-    of the cluster; both are read only where nothing is shared.
+    `share`: how many tasks a node has at once. `needed`: by key the files of what the task needs.
+    `copies`: by path the archives of what its specification names, references to objects of the
+    cluster. Both are read only where nothing is shared.
     """
     report = _reporter(mailbox, task["key"])
     tasks = [task, *task["following"]]
@@ -152,7 +152,7 @@ def with_paths(values: Any, paths: Mapping[str, str]) -> Any:
 
 
 def _unpacked(reference: Any, name: str) -> Path:
-    """What an archive of the cluster holds, unpacked once for all tasks of this node."""
+    """The contents of an archive of the cluster, unpacked once for all tasks of this node."""
     import ray
 
     folder = Path(tempfile.gettempdir()) / f"crosswind-{os.getuid()}-data" / reference.hex()
@@ -172,7 +172,8 @@ def _unpacked(reference: Any, name: str) -> Path:
 
 
 def _reporter(mailbox: Any, key: str) -> Callable[[dict[str, Any]], None]:
-    """What a run calls to report: at most four messages a second, which nothing waits for."""
+    """The callback by which a run reports: at most four messages a second, which nothing waits
+    for."""
     mailbox.put.remote(key, {"worker": place_in_words()})
     last_time = time.monotonic()
 

@@ -1,5 +1,5 @@
-"""What the corruptions share: severity, the two tables of constants, and the JPEG files that
-ImageNet-C was kept in."""
+"""The parts that the corruptions share: severity, the two tables of constants, and the JPEG files
+that ImageNet-C was kept in."""
 
 from __future__ import annotations
 

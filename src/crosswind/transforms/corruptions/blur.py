@@ -134,9 +134,10 @@ def disk(radius: float, sd: float) -> NDArray[np.float64]:
     steps of 2**-30.
 
     The pixels whose centres are at most `radius` from the middle, on a square of at least 17 pixels
-    a side, smoothed by 3 x 3 weights (5 x 5 for a radius above 8) of a normal density of `sd`,
-    mirrored at the edge of the square. The sum is 1, but for disks that reach the edge: 1.0130 for
-    radius 8, 1.0108 for radius 10, as in the original, which so brightens images a little.
+    a side. They are smoothed by 3 x 3 weights (5 x 5 for a radius above 8) of a normal density of
+    `sd`, mirrored at the edge of the square. The sum is 1, but for disks that reach the edge:
+    1.0130 for radius 8, 1.0108 for radius 10, as in the original, which so brightens images a
+    little.
     """
     reach = max(8, math.ceil(radius))
     half = 1 if radius <= 8 else 2
@@ -160,9 +161,9 @@ def zoom_line(size: int, factor: float) -> NDArray[np.float64]:
     """Which pixels of a line show in each of the `size` pixels of its enlargement: float64 [size,
     size], output by input.
 
-    The middle ceil(size / factor) pixels, enlarged by `factor` with linear interpolation whose
-    first and last pixels are those of what was kept, then cut at the end to `size`:
-    scipy.ndimage.zoom of order 1.
+    The middle ceil(size / factor) pixels, enlarged by `factor`, then cut at the end to `size`:
+    scipy.ndimage.zoom of order 1. The first and last pixels of the linear interpolation are those
+    of what was kept.
     """
     n_source = math.ceil(size / factor)
     if n_source == 1:
@@ -256,7 +257,7 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
     """Map `number` of the bank: int64 [height x width], for each pixel the pixel that it shows.
 
     Pass after pass, from the lower right to the upper left, each pixel more than `reach` inside the
-    edges becomes a *copy* of one that lies up to `reach` away: the original's `x[a], x[b] = x[b],
+    edges becomes a *copy* of one that lies up to `reach` away. The original's `x[a], x[b] = x[b],
     x[a]` copies, since a row of an array is a view, which the first assignment has changed when the
     second reads it. A pixel not yet visited in this pass gives what it had before, another what it
     has become. So each pixel ends a chain of looks, found here by doubling.

@@ -160,8 +160,8 @@ class Jpeg(FixedCorruption):
 
 @cache
 def _brightness_table(added: float) -> Tensor:
-    """What a channel is multiplied by, in fixed point, for V of 0 to 255: int32 [256]; for V = 0 it
-    is what 1 is."""
+    """The factor of a channel, in fixed point, for V of 0 to 255: int32 [256]; for V = 0 it is what
+    1 is."""
     value = np.arange(256)
     # Thousandths of 255 make the sum a whole number: a float would be 60.999 where 61 is meant.
     grown = np.minimum(value * 1000 + round(added * 1000) * 255, 255_000)
@@ -208,8 +208,8 @@ def _boxes(before: int, after: int) -> tuple[Tensor, Tensor, Tensor | None]:
     """How `before` pixels in a line become `after` ones in Pillow with BOX, where they are as many
     or fewer, or more.
 
-    Float32 [before, after], 1 where a pixel lies in a box; float32 [after], the pixels in each box;
-    int64 [after], the one pixel in each box, if it is one in all. A pixel lies in a box if its
+    Float32 [before, after], 1 where a pixel lies in a box. Float32 [after], the pixels in each box.
+    Int64 [after], the one pixel in each box, if it is one in all. A pixel lies in a box if its
     centre does, at the box's end included. In Pillow's floats that end may lie a little before or
     behind a centre that it meets exactly, and the same floats are used here.
     """

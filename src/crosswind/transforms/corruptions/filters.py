@@ -53,8 +53,8 @@ def gaussian_weights(sd: float) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=32)
 def gaussian_matrix(size: int, sd: float) -> Tensor:
-    """What `gaussian_weights` do to a line of `size` pixels whose ends go on for ever: float64
-    [size, size], output by input."""
+    """The matrix by which `gaussian_weights` act on a line of `size` pixels whose ends go on for
+    ever: float64 [size, size], output by input."""
     weights = gaussian_weights(sd)
     radius = len(weights) // 2
     out = np.arange(size)[:, None]
@@ -112,8 +112,8 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     both ways; uint8, cut downwards.
 
     The image is mirrored about its edge pixels. The kernel's weights, 0 or more with a sum of about
-    1, are multiples of 2**-30, and so is every true result: half such a step, hundreds of times the
-    error of a Fourier transform in float64, is added before the cut, which then finds the true
+    1, are multiples of 2**-30, and so is every true result. Half such a step, hundreds of times the
+    error of a Fourier transform in float64, is added before the cut. The cut then finds the true
     result's whole part in whatever order the transform adds. What is within 2**-16 of the next
     whole number, as sums of equal weights that should be whole are, counts as that.
     """
@@ -178,9 +178,9 @@ def stretching(side: int, zoom: float) -> Tensor:
     """The weights of ceil(side / zoom) pixels in a line for `side` ones: float64, whole numbers,
     each row 2**18 in all.
 
-    The first and last pixel keep their places at the ends of the stretched line, which has zoom
-    times as many pixels, rounded, and loses what is too much at both ends: SciPy's zoom of order 1,
-    and clipped_zoom of ImageNet-C.
+    The first and last pixel keep their places at the ends of the stretched line. The line has zoom
+    times as many pixels, rounded, and loses what is too much at both ends. That is SciPy's zoom of
+    order 1, and clipped_zoom of ImageNet-C.
     """
     before = math.ceil(side / zoom)
     after = max(side, round(before * zoom))

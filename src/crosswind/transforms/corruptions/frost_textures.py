@@ -93,7 +93,7 @@ def procedural_ice() -> tuple[NDArray[np.uint8], ...]:
     a second.
 
     Each is a sum of three scales of needles, of which there are two textures, turned, and of
-    clouds; the sum is given the mean and spread of a photograph of frost. Only operations that are
+    clouds. The sum is given the mean and spread of a photograph of frost. Only operations that are
     rounded in one way are used, so that machines agree.
     """
     random = stream(0, "procedural ice needles")

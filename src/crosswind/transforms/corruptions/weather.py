@@ -93,7 +93,7 @@ def plasma(draws: Tensor, side: int, decay: float) -> Tensor:
 
     `draws`: uniform numbers in (0, 1), float32 [n, side * side - 1]. `side`: a power of two. The
     map goes round at its edges. At each scale, the middle of four points is their mean plus noise:
-    first of squares, then of diamonds, above and on the left of those middles; noise is uniform,
+    first of squares, then of diamonds, above and on the left of those middles. Noise is uniform,
     and `decay` squared times smaller from scale to scale.
     """
     n = len(draws)

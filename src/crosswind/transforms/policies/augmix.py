@@ -49,15 +49,15 @@ class AugMix(Transform):
     mix = m x + (1 - m) sum_i w_i chain_i(x), w drawn from a Dirichlet distribution of `width` equal
     parameters `alpha`, m from Beta(alpha, alpha). Operations: shears (up to 0.3), translations (a
     third of the side), rotate (30 degrees), posterize (4 to 0 bits), solarize (from 255 to 0),
-    autocontrast, equalize, and with `all_ops` brightness, colour, contrast, sharpness (factors 1 +-
-    0.9); each at a level below `severity` out of 10, which is drawn, as is its sign. Every sample
-    draws its own chains and weights. Photometric operations are torchvision's on Pillow images to
-    the level; geometric ones are resampled as its AugMix does by default: bilinear, black outside,
-    rounded to the nearest level (of bytes Pillow would drop the fraction).
+    autocontrast, equalize. With `all_ops` there are also brightness, colour, contrast, sharpness
+    (factors 1 +- 0.9). Each is at a level below `severity` out of 10, which is drawn, as is its
+    sign. Every sample draws its own chains and weights. Photometric operations are torchvision's on
+    Pillow images to the level. Geometric ones are resampled as its AugMix does by default:
+    bilinear, black outside, rounded to the nearest level (of bytes Pillow would drop the fraction).
     Deviations: geometric operations that follow each other are one resampling (`resampling: once`;
         see `randaugment`), where torchvision resamples after each (`each`). torchvision turns a
         Pillow image into a tensor first, whose operations differ from Pillow's by a level, and at
-        the border by more: there it fades to black, here it ends. Weights are whole numbers of
+        the border by more. There it fades to black, here it ends. Weights are whole numbers of
         1/65536 that add up to 1; the mixture is cut to whole levels downwards as in torchvision.
         This is the transform alone, without the consistency loss of the paper.
     Reference: Hendrycks, Mu, Cubuk, Zoph, Gilmer and Lakshminarayanan, AugMix: A Simple Data
@@ -99,7 +99,7 @@ class AugMix(Transform):
     strengths = ("severity", (1, 3, 5, 7, 10))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
-        """What each sample goes through in each chain, images being of `size` (h, w): [n * width,
+        """The operations of each sample in each chain, images being of `size` (h, w): [n * width,
         steps], a sample's together."""
         deepest = self.depth if self.depth > 0 else DEEPEST
         n_numbers = self.width * (1 + 3 * deepest)

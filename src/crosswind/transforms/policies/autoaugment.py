@@ -112,7 +112,7 @@ class AutoAugment(Transform):
     strengths = ("policy", ("cifar10", "imagenet", "svhn"))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
-        """What each sample goes through, images being of `size` (h, w)."""
+        """The operations of each sample, images being of `size` (h, w)."""
         drawn = bits16(keys, 5).numpy()
         names, shares, level_numbers = policy_of(self.policy)
         pair = pick(drawn[:, 0], len(names))

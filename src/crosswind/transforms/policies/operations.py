@@ -51,12 +51,12 @@ _IS_SIGNED = np.array([name in SIGNED for name in OPERATIONS])
 
 @dataclass(frozen=True)
 class Chains:
-    """What every sample goes through, one operation after the other.
+    """The operations of every sample, one after the other.
 
     `operations` int64 [n, steps]: places in `OPERATIONS`. `magnitudes` float64 [n, steps], with
-    their sign: shears as the ratio of pixels, translations in pixels (the fraction is dropped),
-    rotations in degrees against the clock, brightness to sharpness as what is added to a factor of
-    1, posterize in bits that stay, solarize as the first level that is inverted; else 0.
+    their sign. Shears are the ratio of pixels, translations pixels (the fraction is dropped),
+    rotations degrees against the clock, brightness to sharpness what is added to a factor of 1.
+    Posterize is in bits that stay, solarize the first level that is inverted; else 0.
     """
 
     operations: NDArray[np.int64]
@@ -136,9 +136,9 @@ def carried_out(
     of `x`.
 
     Samples are grouped by operation at each step. `once`: geometric operations that follow each
-    other (with nothing or an identity between) are composed and resampled once, so nothing is
-    rounded between them, and what one moves out of the image the next may bring back; else one by
-    one. `interpolation` as in `geometry.affine`; outside is black.
+    other (with nothing or an identity between) are composed and resampled once; else one by one. So
+    nothing is rounded between them, and what one moves out of the image the next may bring back.
+    `interpolation` as in `geometry.affine`; outside is black.
     """
     size = (x.shape[2], x.shape[3])
     matrices, resampled = _geometry(chains, size, once)

@@ -81,7 +81,7 @@ class RandAugment(Transform):
     strengths = ("magnitude", (3, 9, 15, 21, 30))
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
-        """What each sample goes through, images being of `size` (h, w)."""
+        """The operations of each sample, images being of `size` (h, w)."""
         drawn = bits16(keys, 3 * self.count).numpy()
         drawn, levelled = drawn[:, : 2 * self.count], drawn[:, 2 * self.count :]
         names = codes(USUAL if self.operations == "all" else (self.operations,))
@@ -115,7 +115,7 @@ class TrivialAugment(Transform):
     bins: int = knob(31, domain="[2, 256]", source="Müller and Hutter 2021", doc="number of levels")
 
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
-        """What each sample goes through, images being of `size` (h, w)."""
+        """The operations of each sample, images being of `size` (h, w)."""
         drawn = bits16(keys, 3).numpy()
         operations = codes(USUAL)[pick(drawn[:, :1], len(USUAL))]
         magnitudes = levels("trivialaugment", self.bins, size)[

@@ -1,1 +1,1 @@
-"""What is done to texts as lists of tokens, with randomness of its own for every text."""
+"""Transforms of texts as lists of tokens, with randomness of its own for every text."""

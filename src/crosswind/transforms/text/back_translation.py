@@ -34,7 +34,7 @@ _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 class BackTranslation(ByModel):
     """Translates a text into another language and back, token by token drawn at a temperature.
 
-    A text is translated sentence by sentence, as the models were trained: it is divided at the
+    A text is translated sentence by sentence, as the models were trained. It is divided at the
     white space after `.`, `!` and `?`, and a sentence of more tokens than a model has positions is
     halved at a space until it fits. A translation ends after twice the tokens of its sentence and
     16 more. A text of which nothing comes back stays as it is.

@@ -1,5 +1,5 @@
-"""What transforms of texts by networks have in common: whole texts, batches of about equal lengths,
-results kept on disk."""
+"""The base of transforms of texts by networks: whole texts, batches of about equal lengths, results
+kept on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ByModel(Transform):
     """A change of texts by networks of others. What a text becomes is kept on disk, and made once.
 
     The numbers that are drawn are those of the text's key. The networks' outputs differ by rounding
-    with the batch, the number of threads and the device, which decides a token where a drawn number
+    with the batch, the number of threads and the device. That decides a token where a drawn number
     lies as near as that to the border of two. What was made first is kept, and is what every later
     call gives.
     """

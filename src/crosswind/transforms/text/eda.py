@@ -40,11 +40,11 @@ class EDA(Transform):
 
     Facts by the paper (section 2) and its code (jasonwei20/eda_nlp, code/eda.py). That code
     deviates from the paper: it inserts the first synonym of a set, also of a stop word, and never
-    at the end; here the paper holds. Ours: the edit is
-    drawn for each copy, where the code deals out equal numbers of each; where a word stands several
-    times in a text, the code replaces all of them and counts one, here each place counts; two
-    swapped places always differ; text is not brought to lower case. With all rates 0.1, the
-    defaults, it is the transform of NI-EDA (Ng et al. 2022, appendix A.5).
+    at the end; here the paper holds. Ours: the edit is drawn for each copy, where the code deals
+    out equal numbers of each. Where a word stands several times in a text, the code replaces all of
+    them and counts one, here each place counts. Two swapped places always differ. Text is not
+    brought to lower case. With all rates 0.1, the defaults, it is the transform of NI-EDA (Ng et
+    al. 2022, appendix A.5).
     """
 
     takes = "text"

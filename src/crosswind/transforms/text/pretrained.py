@@ -47,7 +47,7 @@ def located(name: str, revision: str, field: str) -> Path:
 
 
 def identity(name: str, revision: str, field: str) -> str:
-    """What decides the answers of a model: the hash of its files, or its name and commit on the
+    """The identity of the answers of a model: the hash of its files, or its name and commit on the
     hub. Raises `InputError`."""
     folder = located(name, revision, field)
     if Path(name).is_dir():

@@ -37,7 +37,7 @@ class SSMBA(ByModel):
     """Corrupts some tokens of a text, and draws what stands there from a masked language model.
 
     max(1, floor(share x length)) of the model's tokens are chosen, at random places. Each is
-    masked, becomes a random token, or is left to the network as it is; what it then becomes is
+    masked, becomes a random token, or is left to the network as it is. What it then becomes is
     drawn from the network's distribution there, special tokens left out. All other characters of
     the text stay as they are. A text of more tokens than the network has positions is read in runs
     of as many, each by itself.
