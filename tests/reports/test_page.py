@@ -30,10 +30,10 @@ BROWSER = next(
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
 
 REASON = "the loss <script>window.broken = true</script> is not defined & the run ended"
-# Five shifts and the test rows; change, seeds, worst groups; weights of groups (2); ranks;
-# selection rules; time; learning curves; and of each shift answers by class and accuracy by three
+# Five shifts and the test rows; change, seeds, worst groups; weights of groups (2); ranks; the
+# variance; selection rules; time; learning curves; and of each shift answers by class and accuracy by three
 # pairs of attributes.
-FIGURES = 14 + 1 + 5 * 4
+FIGURES = 15 + 1 + 5 * 4
 
 pytestmark = pytest.mark.slow  # a browser, and a study to look at
 

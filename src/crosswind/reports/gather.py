@@ -33,6 +33,7 @@ from crosswind.reports.prompts.scores import Asked, asked_of, prompt_tables
 from crosswind.reports.rows.answers import Behind, rows_behind
 from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import Cost, costs, run_table, time_table
+from crosswind.reports.scores.conclusions import Conclusions, conclusions
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Cell, ReportTable
@@ -165,6 +166,12 @@ class StudyRecord:
             return [Judged(pool) for pool in pools_of(self.places, self.resolved)]
 
     @cached_property
+    def conclusions(self) -> list[Conclusions]:
+        """What all rows together say, by size, test set and rule."""
+        with damage_named(self.store, self.name):
+            return conclusions(self.places, self.resolved)
+
+    @cached_property
     def prompts(self) -> list[Asked]:
         """The prompts that the study compares, by size, test set and rule."""
         with damage_named(self.store, self.name):
@@ -238,6 +245,8 @@ class StudyRecord:
         with damage_named(self.store, self.name):
             for place_table in self.tables.values():
                 all_tables += place_table.values()
+            for concluded in self.conclusions:
+                all_tables += concluded.tables
             for asked in self.prompts:
                 all_tables += prompt_tables(asked)
             for pool in self.pools:

@@ -57,6 +57,12 @@ from crosswind.reports.runs.tables import (
     warning_table,
 )
 from crosswind.reports.scores import figures as draw
+from crosswind.reports.scores.conclusions import (
+    critical_difference_diagram,
+    rank_test_table,
+    variance_bar,
+    variance_table,
+)
 from crosswind.reports.scores.families import (
     Families,
     agreement_table,
@@ -506,6 +512,29 @@ def _ranks(study: StudyRecord) -> Section:
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
+def _conclusions(study: StudyRecord) -> Section:
+    groups: list[Group] = []
+    for concluded in study.conclusions:
+        tables = {table.name: table for table in concluded.tables}
+        group = Group(_place_heading(study, concluded.place), open=not groups)
+        for figure, table in (
+            (critical_difference_diagram(concluded), rank_test_table(concluded)),
+            (variance_bar(concluded), variance_table(concluded)),
+        ):
+            if figure is not None and table is not None:
+                group.figures.append((figure, [table]))
+                tables.pop(table.name)
+        group.tables = list(tables.values())
+        if group.figures or group.tables:
+            groups.append(group)
+    intro = [
+        "All methods and architectures side by side: whether they differ in rank over data sets and"
+        " seeds, what the variance of accuracies is of, how often one beats another, and how much of"
+        " a gain is tuning."
+    ]
+    return Section("Ranks, variance and settings", intro, groups)
+
+
 def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for family_view in families(study.places, study.resolved):
@@ -643,7 +672,7 @@ _SECTIONS = (
         estimate_sections.pools,
         estimate_sections.estimates,
     ),
-    *(_exhibits, _families, _ranks, _rules, _time, _runs, _specification),
+    *(_exhibits, _families, _conclusions, _ranks, _rules, _time, _runs, _specification),
 )
 
 

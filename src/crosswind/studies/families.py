@@ -43,3 +43,20 @@ def method_names(
     labels_of = Counter((data, methods[label]) for data, label in set(data_and_labels))
     double = {method for (_, method), count in labels_of.items() if count > 1}
     return {label: label if method in double else method for label, method in methods.items()}
+
+
+def row_names(
+    runs: Iterable[tuple[str, str]], main: str, reference: str, name_of: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """The row of every model and method; the reference on several models stands for these."""
+    runs = list(runs)
+    several_models = len({model for model, _ in runs}) > 1
+    row_of: dict[tuple[str, str], str] = {}
+    for model, method in runs:
+        if method == reference and several_models:
+            row_of[model, method] = model
+        elif model == main:
+            row_of[model, method] = name_of[method]
+        else:
+            row_of[model, method] = f"{name_of[method]} on {model}"
+    return row_of

@@ -96,13 +96,14 @@ class PlannedCells:
             listed(side.get(name)) for name in ("methods", "family", "model")
         )
         every = not methods or methods == [ALL]
-        rows = {
-            self.row_of(cell)
-            for cell in self.cells
-            if (every or cell.method in methods or self.names[cell.method] in methods)
-            and (not models or cell.model in models)
-            and (not families or self.families[cell.method] in families)
-        }
+        rows: set[Row] = set()
+        for cell in self.cells:
+            row = self.row_of(cell)
+            is_named = every or cell.method in methods or row[0] in methods
+            on_model = not models or cell.model in models
+            of_family = not families or self.families[cell.method] in families
+            if is_named and on_model and of_family:
+                rows.add(row)
         if every or models:
             return rows
         on_main = {row for row in rows if row[1] == self.main_model}
@@ -168,15 +169,13 @@ def check_pooled_claims(
     named_methods = (
         study.methods if isinstance(study.methods, dict) else dict.fromkeys(study.methods)
     )
-    cells = planned_cells(
-        (
-            PlannedCell(point.data, point.shift, point.size, model, label)
-            for point, model, (label, entry) in product(points, models, methods.items())
-            if entry.at(point) and entry.on(model) and point.data in (models[model] or [point.data])
-        ),
-        methods,
-        {"reference": study.reference, "methods": named_methods},
-    )
+    resolved = {"reference": study.reference, "methods": named_methods}
+    planned: list[PlannedCell] = []
+    for point, model, (label, entry) in product(points, models, methods.items()):
+        on_data = models[model] or [point.data]
+        if entry.at(point) and entry.on(model) and point.data in on_data:
+            planned.append(PlannedCell(point.data, point.shift, point.size, model, label))
+    cells = planned_cells(planned, methods, resolved)
     names = _Names(study, points, models, methods, cells)
     for path, claim in claims.items():
         _check_claim(path, claim, names)
@@ -287,13 +286,14 @@ class _Names:
         """The kind of a name, and the names that there are."""
         study = self.study
         tested = [label for label, entry in study.sets.items() if entry.role == "test"]
-        known: Mapping[str, tuple[str, Collection[str]]] = {
-            "methods": ("method of this study that is trained", self.methods),
-            "family": ("family of this study", sorted(set(self.cells.families.values()))),
-            "model": ("model of this study that is trained", self.models),
-            "data": ("data set", study.data),
-            "shift": ("shift", study.shifts),
-            "size": ("size", dict.fromkeys(point.size for point in self.points)),
-            "set": ("set of role test", tested),
-        }
+        families = sorted(set(self.cells.families.values()))
+        sizes = dict.fromkeys(point.size for point in self.points)
+        known: dict[str, tuple[str, Collection[str]]] = {}
+        known["methods"] = "method of this study that is trained", self.methods
+        known["family"] = "family of this study", families
+        known["model"] = "model of this study that is trained", self.models
+        known["data"] = "data set", study.data
+        known["shift"] = "shift", study.shifts
+        known["size"] = "size", sizes
+        known["set"] = "set of role test", tested
         return known[name]

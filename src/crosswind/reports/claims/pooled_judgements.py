@@ -29,6 +29,7 @@ from crosswind.evaluation.pooled_tests import (
     PooledTest,
     RanksTest,
     ShareTest,
+    mean_by_run,
 )
 from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
 from crosswind.reports.scores.results import LEVEL, Entry, Place, Results
@@ -51,28 +52,21 @@ Condition = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PooledJudgement:
-    """A claim over several cases. `number` counts the study's claims from 1; `only`: the data set,
+    """A claim over several cases. `number` counts the study's claims from 1; `claim`: its values with
+    every default; `only`: the data set,
     shift or size that it is judged at, where they are judged one by one.
 
     `better`, `than`: the sides in words; `cases` of them are compared; `waiting`, `failed`: runs
-    without a score. `tested` is None where nothing can be compared. `relative`: scores are changes in
-    percent of the reference. `adjusted`: the p-value among the `family` judgements of the study by
+    without a score. `tested` is None where nothing can be compared. `adjusted`: the p-value among the `family` judgements of the study by
     its `multiplicity`; `level`: of the interval that excludes 0 where the verdict says so.
     """
 
     number: int
-    text: str
-    test: str
+    claim: Mapping[str, Any]
     only: Mapping[str, str]
     better: str
     than: str
-    along: Sequence[str]
-    set: str
     rule: str
-    metric: str
-    relative: bool
-    by: float
-    share: float
     cases: int
     waiting: int
     failed: int
@@ -82,6 +76,47 @@ class PooledJudgement:
     family: int = 1
     adjusted: float | None = None
     level: float = LEVEL
+
+    @property
+    def text(self) -> str:
+        """The claim in words."""
+        return str(self.claim["text"])
+
+    @property
+    def test(self) -> str:
+        """The name of the test."""
+        return str(self.claim["test"])
+
+    @property
+    def along(self) -> Sequence[str]:
+        """The conditions in order; empty where the test has none."""
+        _, conditions = along_of(self.claim)
+        return conditions
+
+    @property
+    def set(self) -> str:
+        """The set that is scored where a side names none."""
+        return str(self.claim["set"])
+
+    @property
+    def metric(self) -> str:
+        """The score."""
+        return str(self.claim["metric"])
+
+    @property
+    def relative(self) -> bool:
+        """Whether scores are changes in percent of the reference."""
+        return bool(self.claim["relative"])
+
+    @property
+    def by(self) -> float:
+        """By how much the better side is claimed to be above the other."""
+        return float(self.claim["by"] or 0.0)
+
+    @property
+    def share(self) -> float:
+        """The share of cases that is claimed to be exceeded."""
+        return float(self.claim["share"] or 0.5)
 
     @property
     def waits(self) -> bool:
@@ -228,20 +263,14 @@ class _PooledJudge:
             self._scores.entry(cell, self._set_of(self._better), self._rule).doubted
             for cell in better
         )
+        than_words = self._words(self._than) if self._than else ""
         return PooledJudgement(
             number=self._number,
-            text=str(claim["text"]),
-            test=str(claim["test"]),
+            claim=claim,
             only=only,
             better=self._words(self._better),
-            than=self._words(self._than) if self._than else "",
-            along=self._along,
-            set=str(claim["set"]),
+            than=than_words,
             rule=self._rule,
-            metric=str(claim["metric"]),
-            relative=bool(claim["relative"]),
-            by=float(claim["by"] or 0.0),
-            share=float(claim["share"] or 0.5),
             cases=n_cases,
             waiting=waiting,
             failed=failed,
@@ -318,7 +347,7 @@ class _PooledJudge:
         units: dict[Condition, list[Values]] = defaultdict(list)
         for cell in cells:
             units[cell.data, cell.size].append(self._values(cell, side))
-        return mean_by_seed([mean_by_seed(values) for values in units.values()])
+        return mean_by_run([mean_by_run(values) for values in units.values()])
 
     # -- tests -------------------------------------------------------------------------------------
 
@@ -490,17 +519,6 @@ class _PooledJudge:
             if side.get(name):
                 words += f" {template} {_joined(side[name])}"
         return words
-
-
-def mean_by_seed(values: Sequence[Values]) -> dict[Any, float]:
-    """The mean of several values of each seed that has all of them."""
-    if not values:
-        return {}
-    return {
-        seed: math.fsum(of_seed[seed] for of_seed in values) / len(values)
-        for seed in values[0]
-        if all(seed in of_seed for of_seed in values)
-    }
 
 
 def _is_at(cell: PlannedCell, wanted: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -20,6 +20,7 @@ from crosswind.evaluation.compare import Difference, holm, mean_ranks, paired
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, judged_together, percent
 from crosswind.evaluation.multiplicity import Family as MultipleTests
+from crosswind.evaluation.pooled_tests import mean_by_run
 from crosswind.reports.charts import Figure, chart, text
 from crosswind.reports.scores.figures import method_map
 from crosswind.reports.scores.notes import (
@@ -32,7 +33,7 @@ from crosswind.reports.scores.notes import (
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 from crosswind.reports.tables import Cell, ReportTable, ScoreCell, slug
 from crosswind.studies.claims import unshifted
-from crosswind.studies.families import OTHER, families_of, method_names
+from crosswind.studies.families import OTHER, families_of, method_names, row_names
 
 LEAST = 3
 """Families that a study must have for this view."""
@@ -97,7 +98,7 @@ class Families:
     def accuracy(self, rows: Sequence[str], shifts: Sequence[str]) -> Values:
         """Mean accuracy of several rows under several shifts by seed, all equally heavy; seeds that
         lack a score are left out."""
-        return _mean(
+        return mean_by_run(
             [self._over_data(shift, row, percent=False) for row in rows for shift in shifts]
         )
 
@@ -133,7 +134,7 @@ class Families:
 
     def changes(self, rows: Sequence[str], shifts: Sequence[str]) -> Values:
         """The same by seed."""
-        return _mean(
+        return mean_by_run(
             [self._over_data(shift, row, percent=True) for row in rows for shift in shifts]
         )
 
@@ -158,7 +159,7 @@ class Families:
                 )
             else:
                 values_by_data.append(accuracies)
-        return _mean(values_by_data)
+        return mean_by_run(values_by_data)
 
     def agreement(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Rank correlation and two-sided p of the methods' mean accuracies by pair of shifts; of at
@@ -183,17 +184,6 @@ class Families:
             if accuracies:
                 means[row] = sum(accuracies.values()) / len(accuracies)
         return means
-
-
-def _mean(value_maps: Sequence[Values]) -> Values:
-    """The mean of several values of each seed that has all of them."""
-    if not value_maps:
-        return {}
-    return {
-        key: math.fsum(value_map[key] for value_map in value_maps) / len(value_maps)
-        for key in value_maps[0]
-        if all(key in value_map for value_map in value_maps)
-    }
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
@@ -254,7 +244,7 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
         ],
         resolved,
     )
-    row_of = _row_names(runs, main, reference, names)
+    row_of = row_names(runs, main, reference, names)
     rows = {row_of[run]: name for name in groups for run in order if family[run[1]] == name}
     results_by_view: dict[Place, dict[str, PlaceResults]] = {}
     for setting_results in shown_results:
@@ -270,23 +260,6 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
         Families(list(by_data.values()), rows, plain, multiplicity)
         for by_data in results_by_view.values()
     ]
-
-
-def _row_names(
-    runs: Iterable[tuple[str, str]], main: str, reference: str, name_of: Mapping[str, str]
-) -> dict[tuple[str, str], str]:
-    """The row of every model and method; the reference on several models stands for these."""
-    runs = list(runs)
-    several_models = len({model for model, _ in runs}) > 1
-    row_of: dict[tuple[str, str], str] = {}
-    for model, method in runs:
-        if method == reference and several_models:
-            row_of[model, method] = model
-        elif model == main:
-            row_of[model, method] = name_of[method]
-        else:
-            row_of[model, method] = f"{name_of[method]} on {model}"
-    return row_of
 
 
 def _with_rows(

@@ -58,7 +58,8 @@ class Entry:
     """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of
     several split seeds.
 
-    `tried` points were planned; `chosen` names the point of each seed. `partial` seeds chose among
+    `tried` points were planned; `chosen` names the point of each seed; `by_point` has the accuracy of
+    every point by seed, chosen or not. `partial` seeds chose among
     fewer points than planned. `undecided` seeds had several points and no validation score to
     choose by; they are left out. `diverged` seeds count as scored.
     """
@@ -66,6 +67,7 @@ class Entry:
     role: str = "test"
     metrics: dict[int | Seeds, Mapping[str, Any]] = field(default_factory=dict)
     chosen: dict[int | Seeds, str] = field(default_factory=dict)
+    by_point: dict[str, dict[int | Seeds, float]] = field(default_factory=dict)
     tried: int = 1
     partial: list[int | Seeds] = field(default_factory=list)
     undecided: list[int | Seeds] = field(default_factory=list)
@@ -252,6 +254,10 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
             setting_entries = entries.setdefault(setting, {})
             entry = setting_entries.setdefault((run.shift, run.method), Entry(tried=tried))
             entry.role = _role(set_name, metrics)
+            for candidate, candidate_sets in candidates.items():
+                accuracy = candidate_sets.get(set_name, {}).get(HEADLINE.name)
+                if accuracy is not None:
+                    entry.by_point.setdefault(candidate.point, {})[seed_key] = float(accuracy)
             if chosen is None:
                 entry.undecided.append(seed_key)
                 continue
