@@ -269,9 +269,27 @@ def test_pretrained_studies_are_those_from_scratch_without_the_perceptron(
         assert getattr(pretrained, field) == getattr(scratch, field), field
 
 
+def test_sizes_of_training_sets_are_those_of_table_10() -> None:
+    """Rows with counterexamples under each shift, of Shapes3D with one and three rows a cell."""
+    plan = make_plan(load_study("jeon2025/data-size"))
+    rows = {(draw.size, draw.shift): draw.train_rows for draw in plan.draws}
+    shifts = ["SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"]
+    assert [rows["small", shift] for shift in shifts] == [65, 624, 192, 158, 49, 468, 119]
+    assert [rows["big", shift] for shift in shifts] == [194, 1872, 576, 473, 146, 1404, 355]
+
+
 # Each trains the methods of the paper for a few steps, on digits in the place of what is not here.
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "runs"), [("corruption-attributes", 40), ("real-world", 54)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("corruption-attributes", 40),
+        ("cost", 17),
+        ("data-size", 72),
+        ("real-world", 54),
+        ("sensitivity", 24),
+    ],
+)
 def test_the_tiny_scale_runs_on_a_bare_machine(
     name: str, runs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,8 +57,9 @@ class PooledJudgement:
     shift or size that it is judged at, where they are judged one by one.
 
     `better`, `than`: the sides in words; `cases` of them are compared; `waiting`, `failed`: runs
-    without a score. `tested` is None where nothing can be compared. `adjusted`: the p-value among the `family` judgements of the study by
-    its `multiplicity`; `level`: of the interval that excludes 0 where the verdict says so.
+    without a score. `tested` is None where nothing can be
+    compared. `adjusted`: the p-value among the `family` judgements of the study by its
+    `multiplicity`; `level`: of the interval that excludes 0 where the verdict says so.
     """
 
     number: int
