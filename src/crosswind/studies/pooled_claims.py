@@ -92,23 +92,24 @@ class PlannedCells:
     def rows_of(self, side: Mapping[str, Any]) -> set[Row]:
         """The rows that a side names: of methods named alone those on the main model, where they
         run on it."""
-        methods, families, models = (
-            listed(side.get(name)) for name in ("methods", "family", "model")
-        )
+        methods, families = listed(side.get("methods")), listed(side.get("family"))
+        models = listed(side.get("model"))
         every = not methods or methods == [ALL]
         rows: set[Row] = set()
         for cell in self.cells:
             row = self.row_of(cell)
-            is_named = every or cell.method in methods or row[0] in methods
+            is_named = every or bool({cell.method, row[0]}.intersection(methods))
             on_model = not models or cell.model in models
             of_family = not families or self.families[cell.method] in families
-            if is_named and on_model and of_family:
+            if all((is_named, on_model, of_family)):
                 rows.add(row)
-        if every or models:
-            return rows
+        return rows if every or models else self._on_main_model(rows)
+
+    def _on_main_model(self, rows: Collection[Row]) -> set[Row]:
+        """The rows on the main model, and those of methods that do not run on it."""
         on_main = {row for row in rows if row[1] == self.main_model}
-        elsewhere = {row for row in rows if row[0] not in {method for method, _ in on_main}}
-        return on_main | elsewhere
+        methods_there = {method for method, _ in on_main}
+        return on_main | {row for row in rows if row[0] not in methods_there}
 
 
 def planned_cells(
