@@ -66,7 +66,7 @@ def init(
     label: str | None = None,
     images: str | Path | None = None,
     text: str | Sequence[str] | None = None,
-    size: int = 32,
+    size: int | None = None,
     header: Sequence[str] | None = None,
     out: str | Path | None = None,
 ) -> ReadyStudy:

@@ -3,6 +3,8 @@ file, and what a proposal must say of it."""
 
 from __future__ import annotations
 
+import datetime
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,7 @@ def _rows() -> list[str]:
 
 COMMAS = {name: [str(cell).replace(".", ",") for cell in cells] for name, cells in moles().items()}
 SPELLED = {"yes": ("True", "TRUE", "true"), "no": ("False", "FALSE", "false")}
+UNITS = {"diagnosis": "-", "ruler": "-", "age": "years", "size": "mm"}
 TABLES: dict[str, tuple[str | bytes, str]] = {
     "semicolons and decimal commas": (csv(COMMAS, ";"), READ),
     "Latin-1": (changed("ruler", lambda row, cell: "größe").encode("latin-1"), "save it as UTF-8"),
@@ -89,7 +92,7 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     "a total at the end": (csv(moles()) + "Total,,,\n", "fewer than 6 rows are left out: Total 1"),
     "percent signs": (
         changed("age", lambda row, cell: f"{cell:.0f}%"),
-        "age: 44 different values, not all of them numbers, such as '40%'",
+        "age: numbers with signs or units: write the numbers alone (row 1 has ",
     ),
     "NA among numbers": (
         changed("age", lambda row, cell: cell if row % 9 else "NA"),
@@ -123,7 +126,7 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "dates": (
         with_column("date", lambda row: f"2024-{1 + row % 12:02}-{1 + row % 28:02}"),
-        "date: 84",
+        "date: dates, which are not read as numbers (row 1 has '2024-01-01')",
     ),
     "names of rows": (
         with_column("uid", lambda row: f"{row * 7919:x}"),
@@ -214,6 +217,84 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
         "'split' deals the roles",
     ),
     "a group of things": (with_column("patient", lambda row: f"p{row // 2}"), READ),
+    "UTF-16 without its mark": (csv(moles()).encode("utf-16-le"), "save it as UTF-8"),
+    "a sheet named as CSV": (b"PK\x03\x04" + bytes(60), "a sheet of Excel or a ZIP archive"),
+    "packed and named as CSV": (b"\x1f\x8b\x08" + bytes(60), "packed by gzip: unpack it first"),
+    "a page of a server": ("<!DOCTYPE html>\n<p>404, not here</p>\n", "a page of HTML"),
+    "a pointer of Git LFS": ("version https://git-lfs.github.com/spec/v1\noid x\n", "git lfs pull"),
+    "JSON in lines": ('{"a": 1, "b": 2}\n' * 9, "JSON: write it as CSV or Parquet"),
+    "null characters": (csv(moles()).encode()[:-40] + bytes(40), "line 239 holds null characters"),
+    "a file cut off": (csv(moles())[:-9], "line 241, its last, has 3 cells, the first line has 4"),
+    "a quote never closed": (
+        changed("ruler", lambda row, cell: f'"{cell}' if row == 99 else cell),
+        "a quote that is opened in the row of line 101 is never closed; close it, or double it",
+    ),
+    "a line of units": (
+        csv({name: [unit, *moles()[name]] for name, unit in UNITS.items()}),
+        "age: a number in 240 of 241 rows, but row 1 has 'years': write numbers alone",
+    ),
+    "below what can be measured": (
+        with_column("crp", lambda row: "<5" if row % 4 == 0 else row),
+        "crp: a number in 180 of 240 rows, but row 1 has '<5'",
+    ),
+    "prices": (
+        with_column("price", lambda row: f"${row * 3 + 5}.50"),
+        "price: numbers with signs or units: write the numbers alone (row 1 has '$5.50')",
+    ),
+    "points between thousands": (
+        csv({**COMMAS, "pay": [f"{1 + row % 9}.{row * 7 % 1000:03},5" for row in range(N)]}, ";"),
+        "pay: numbers with signs or units: write the numbers alone (row 1 has '1.000,5')",
+    ),
+    "dates alone": (
+        csv(
+            {
+                "diagnosis": moles()["diagnosis"],
+                "visit": [f"{1 + row % 28:02}/{1 + row % 12:02}/2023" for row in range(N)],
+                "ruler": moles()["ruler"],
+            }
+        ),
+        "visit: dates, which are not read as numbers (row 1 has '01/01/2023')",
+    ),
+    "a pattern for a name": (
+        csv(dict(zip(("label", "^a.*$", "x", "age"), moles().values(), strict=True))),
+        "column 2 is called '^a.*$', which is a pattern and no name; give it another",
+    ),
+    "a name of two lines": (
+        csv(dict(zip(("label", '"ruler\nseen"', "x", "y"), moles().values(), strict=True))),
+        "'ruler\\nseen' goes with 'label' in the rows",
+    ),
+    "an accent in two ways": (
+        changed("ruler", lambda row, cell: ("u\u0308", "\xfc")[row % 2] if cell == "yes" else cell),
+        "are one value",
+    ),
+    "yes as 1 and as true": (
+        changed("diagnosis", lambda row, cell: (cell == "mel", int(cell == "mel"))[row // 2 % 2]),
+        "may be one value: the study takes them as one",
+    ),
+    "NA among few numbers": (
+        with_column("grade", lambda row: "NA" if row % 30 == 0 else row // 2 % 2),
+        "attributes that the rows do not tie to the label: grade",
+    ),
+    "a label of numbers and NA": (
+        changed("diagnosis", lambda row, cell: "NA" if row % 3 == 0 else int(cell == "mel")),
+        "label 'diagnosis': 0 80, 1 80",
+    ),
+    "a number for no value": (
+        changed("age", lambda row, cell: -999 if row % 12 == 0 else cell),
+        "age: -999 in 20 rows, far from all other numbers",
+    ),
+    "texts without blanks": (
+        csv(
+            {
+                "text": [
+                    f"{'这是一个很好的产品' if r % 2 else '质量太差了不推荐'}{r}" for r in range(N)
+                ],
+                "label": [row % 2 for row in range(N)],
+                "shop": [row // 2 % 2 for row in range(N)],
+            }
+        ),
+        "these texts part no words by blanks, and bag-of-words takes a sentence for a word",
+    ),
     "infinite numbers": (changed("age", lambda row, cell: "inf" if row == 3 else cell), "age: "),
     "a control character": (with_column("a\x01b", lambda row: row % 2), "240 rows"),
 }
@@ -233,22 +314,73 @@ PATHS: dict[str, tuple[Any, str]] = {
         "is a picture in the format HEIC, which is not read",
     ),
     "addresses": (lambda row: f"https://x.org/{row}.png", "is an address and no file: fetch"),
+    "accents as file systems write them": (lambda row: f"img/\xe9{row:04}.png", READ),
+    "addresses of files": (lambda row: f"file:///data/ann/img/{row:04}.png", READ),
+    "paths below a home": (lambda row: f"~/img/{row:04}.png", READ),
+    "rows without a picture": (
+        lambda row: "" if row % 40 == 3 else f"img/{row:04}.png",
+        "6 rows without a picture are left out",
+    ),
+    "most files missing": (
+        lambda row: f"img/{row + 200:04}.png",
+        "row 41: there is no file 'img/0240.png' in '.' (199 more such rows",
+    ),
+    "links to nothing": (
+        lambda row: f"img/{'gone' if row == 7 else f'{row:04}'}.png",
+        "row 8: 'img",
+    ),
+    "arrays": (lambda row: f"img/{row:04}.npy", "in the format NumPy array, which is not read"),
     "no such folder": (lambda row: f"photos/{row}.png", "lies neither beside"),
 }
 
 
-def write_pictures(folder: Path, name: Any) -> Path:
+def write_pictures(folder: Path, name: Any, side: int = 5) -> Path:
     """A table of moles with pictures in the folder `img`."""
     (folder / "img").mkdir()
-    pixels = np.random.default_rng(0).integers(0, 256, (N, 5, 5, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (N, side, side, 3), dtype=np.uint8)
     for row in range(N):
         Image.fromarray(pixels[row]).save(folder / "img" / f"{row:04}.png")
-        if name(row).endswith(".heic"):
-            (folder / "img" / f"{row:04}.heic").write_bytes(b"0")
+        for ending in (".heic", ".npy"):
+            if name(row).endswith(ending):
+                (folder / "img" / f"{row:04}{ending}").write_bytes(b"0")
+        if "\xe9" in name(row):
+            os.rename(folder / "img" / f"{row:04}.png", folder / "img" / f"e\u0301{row:04}.png")
+    (folder / "img" / "gone.png").symlink_to(folder / "nothing.png")
     columns = {key: cells for key, cells in moles().items() if key in ("diagnosis", "ruler")}
     path = folder / "table.csv"
     path.write_text(csv({"file": [name(row) for row in range(N)], **columns}), encoding="utf-8")
     return path
+
+
+def write_folders(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Tables of pictures in more folders than one, and what must be said of each."""
+    (folder / "packed").mkdir()
+    (folder / "packed" / "img.zip").write_bytes(b"PK")
+    (folder / "packed" / "t.csv").write_text(
+        csv({"file": [f"{row}.png" for row in range(N)], **moles()})
+    )
+    for place, names in {
+        "several": ("a/{}.png", "b/{}.png"),
+        "endings": ("img/{}.png", "img/{}.jpg"),
+        "above": ("img/{}.png",),
+    }.items():
+        for name in names:
+            (folder / place / name).parent.mkdir(parents=True, exist_ok=True)
+            for row in range(N):
+                pixels = np.full((4, 4, 3), row, np.uint8)
+                Image.fromarray(pixels).save(folder / place / name.format(row))
+    (folder / "above" / "tables").mkdir()
+    tables = {
+        "packed": ("t.csv", "{}.png", "img.zip lies there: are they in it? Unpack it first"),
+        "several": ("t.csv", "{}.png", "lie in several folders (valid: a, b)"),
+        "endings": ("t.csv", "{}", "'0' may be one of several files in '.': img/0.jpg, img/0.png"),
+        "above": ("tables/t.csv", "../img/{}.png", READ),
+    }
+    for place, (table, name, _) in tables.items():
+        two = {key: moles()[key] for key in ("diagnosis", "ruler")}
+        path = folder / place / table
+        path.write_text(csv({"file": [name.format(row) for row in range(N)], **two}))
+    return {place: (folder / place / table, said) for place, (table, _, said) in tables.items()}
 
 
 def write_others(folder: Path) -> dict[str, tuple[Path, str]]:
@@ -259,11 +391,33 @@ def write_others(folder: Path) -> dict[str, tuple[Path, str]]:
     nested = {"label": ["a", "b"] * 60, "site": ["x", "x", "y", "y"] * 30, "v": [[1.0]] * 120}
     polars.DataFrame(nested).write_parquet(folder / "nested.parquet")
     (folder / "classes").mkdir()
+    (folder / "rows.csv.gz").write_bytes(b"\x1f\x8b")
+    columns = moles()
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=row % 40) for row in range(N)]
+    kinds = polars.DataFrame(
+        {
+            "diagnosis": polars.Series(columns["diagnosis"], dtype=polars.Categorical),
+            "ruler": [cell == "yes" for cell in columns["ruler"]],
+            "visit": days,
+            "stay": [datetime.timedelta(hours=row) for row in range(N)],
+            "nothing": polars.Series([None] * N, dtype=polars.Null),
+            "age": columns["age"],
+        }
+    )
+    kinds.write_parquet(folder / "kinds.parquet")
+    boolean = [None if row % 20 == 0 else row % 2 == 1 for row in range(N)]
+    kinds.with_columns(polars.Series("diagnosis", boolean)).write_parquet(folder / "bool.parquet")
     return {
         "a sheet": (folder / "sheet.xlsx", "save the sheet as CSV (UTF-8)"),
         "JSON": (folder / "rows.json", "is no table by its name"),
         "damaged Parquet": (folder / "damaged.parquet", "cannot be read as a PARQUET table"),
         "nested Parquet": (folder / "nested.parquet", "has no column of paths of images"),
+        "a packed table": (folder / "rows.csv.gz", "is no table by its name; unpack it first"),
+        "categories and dates of Parquet": (folder / "kinds.parquet", READ),
+        "a label of true and false": (
+            folder / "bool.parquet",
+            "label 'diagnosis': false 108, true 120",
+        ),
         "a folder": (folder / "classes", "is a folder, and a table is needed"),
         "no file": (folder / "none.csv", "there is no file"),
     }

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.awkward_tables import PATHS, TABLES, write_others, write_pictures
+from tests.cli.awkward_tables import (
+    PATHS,
+    TABLES,
+    write_folders,
+    write_others,
+    write_pictures,
+)
 
 from crosswind.core.errors import CrosswindError
 from crosswind.proposals.study_file import propose
@@ -29,8 +35,8 @@ def said_of(path: Path, monkeypatch: Any) -> str:
     return "\n".join([*proposal.notes, *plan.notes])
 
 
-def test_there_are_more_than_sixty() -> None:
-    assert len(TABLES) + len(PATHS) + 6 >= 72
+def test_there_are_a_hundred() -> None:
+    assert len(TABLES) + len(PATHS) + 9 + 4 >= 100
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -49,6 +55,11 @@ def test_pictures_are_read_or_refused(name: str, tmp_path: Path, monkeypatch: An
 
 def test_what_is_no_table_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     others = write_others(tmp_path)
-    assert len(others) == 6
+    assert len(others) == 9
     for path, words in others.values():
+        assert words in said_of(path, monkeypatch), path
+
+
+def test_pictures_in_several_folders_are_read_or_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    for path, words in write_folders(tmp_path).values():
         assert words in said_of(path, monkeypatch), path

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import crosswind as cw
 from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
@@ -34,6 +35,18 @@ def small(**changes: Any) -> AttributedDataset:
     return dataclasses.replace(
         AttributedDataset("small", table, images, InputSpec.image(2, 2, 3)), **changes
     )
+
+
+def test_what_is_printed_of_a_data_set_and_a_split_is_a_few_lines() -> None:
+    patients = small()
+    assert (
+        repr(patients) == "small: 6 rows of images of 2 x 2 x 3; color (3 values), toy (3 values)"
+    )
+    split = cw.split(cw.load("digits"), "digit", ["ink"], cw.SpuriousCorrelation("ink"), test=4)
+    lines = repr(split).splitlines()
+    assert lines[0] == "split into 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, ..."
+    assert [line.split(":")[0] for line in lines[1:]] == ["  train", "  validation", "  test"]
+    assert len(repr(split)) < 400
 
 
 def test_keep_restricts_rows_and_orders_values() -> None:

@@ -45,11 +45,15 @@ def init_command(
         typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed."),
     ] = None,
     size: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels."
+            "--size",
+            metavar="PX",
+            min=4,
+            max=2048,
+            help="Side of the pictures in pixels; default: 32, or 16 where none is larger.",
         ),
-    ] = 32,
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml."),

@@ -22,6 +22,8 @@ from crosswind.data.spellings import UnitDoubts
 Read = Callable[[NDArray[np.int64]], NDArray[Any]]
 Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
 
+SHOWN = 8
+"""Attributes that a data set names where it is printed."""
 _BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
@@ -102,6 +104,12 @@ class AttributedDataset:
                 else {**identity, "input": vars(self.input)}
             )
             object.__setattr__(self, "fingerprint", fingerprint)
+
+    def __repr__(self) -> str:
+        named = [f"{axis.name} ({len(axis.values)} values)" for axis in self.schema[:SHOWN]]
+        more = f" and {len(self.schema) - SHOWN} more" if len(self.schema) > SHOWN else ""
+        inputs = "no inputs" if self.input is None else str(self.input)
+        return f"{self.name}: {self.n_rows:,} rows of {inputs}; {', '.join(named)}{more}"
 
     @property
     def n_base(self) -> int:

@@ -24,6 +24,7 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tif
 """The endings, in lower case, by which a file in a folder is taken for an image."""
 
 
+_REMEDY = "fetch it again, or leave it out"
 # Of the many formats that PIL knows, those that hold pictures: PIL hands PostScript, for one, to a
 # program outside.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000")
@@ -101,7 +102,7 @@ def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]
     except (Refused, MemoryError):
         raise
     except UnidentifiedImageError:
-        raise Refused("is not an image") from None
+        raise Refused(f"is not an image; {_REMEDY}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Refused("has more pixels than an image of a data set should have") from None
     except FileNotFoundError:
@@ -109,5 +110,5 @@ def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]
     except (
         Exception
     ) as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
-        raise Refused(f"cannot be read as a whole image: {error}") from None
+        raise Refused(f"cannot be read as a whole image: {error}; {_REMEDY}") from None
     return np.asarray(picture, dtype=np.uint8)

@@ -10,6 +10,7 @@ import os
 import posixpath
 import re
 import stat
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,12 +38,15 @@ OTHER_FORMATS: Final[Mapping[str, str]] = {
     ".mp4": "video",
     ".avi": "video",
     ".pdf": "PDF",
+    ".npy": "NumPy array",
+    ".nii": "NIfTI",
 }
 """Endings of pictures that are not read, and what they are called."""
 _SAMPLE = 20
 """Absolute paths by which it is decided which of their folders are those of another machine."""
 _SHOWN = 3
 _DRIVE = re.compile(r"^[A-Za-z]:")
+_UPWARDS = re.compile(r"^(\.\./)+")
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,11 @@ class FileFolder:
 
         A name is taken as it stands where that is a file. Else backslashes are slashes, and an
         absolute path is taken from the folder on. One written on another machine is taken from the
-        first part on from which all such paths are files here. Then the one file below the folder
-        whose path ends with the name is taken. It is taken in any case of letters, and with the
-        ending of a picture where the name has none. Raises `DataError` that names rows, for names
-        that lead out of the folder, are no file or several, and for pictures in a format that is
-        not read.
+        first part on from which all such paths are files here. One that leads upwards is taken from
+        where it no longer does. Then the one file below the folder whose path ends with the name is
+        taken. It is taken in any case of letters, and with the ending of a picture where the name
+        has none. Raises `DataError` that names rows, for names that lead out of the folder, are no
+        file or several, and for pictures in a format that is not read.
         """
         absolute = [
             components for name in names if (components := _absolute_parts(name)) is not None
@@ -91,19 +95,22 @@ class FileFolder:
                 other_format = _other_format(clean)
                 return other_format if other_format is not None else clean
             return _EMPTY if size == 0 else _NO_FILE
+        if not leads_out and "\x00" not in name and os.path.islink(f"{self.top}/{clean}"):
+            return _DEAD_LINK
         components = _absolute_parts(name)
         if components is None:
             relative = _clean(name.replace("\\", "/"))
-            if _leads_out(relative):
+            inner = _UPWARDS.sub("", relative)
+            if _leads_out(inner):
                 return _OUTSIDE
-            return self._below(relative, leads_out=False)
+            return self._below(inner, leads_out=inner != relative)
         inside = self._inside(components)
         relative = "/".join(components[stripped:] if inside is None else inside)
         return self._below(relative, leads_out=inside is None and not stripped)
 
     def _below(self, relative: str, leads_out: bool) -> str | _Fault:
         """The one file whose path ends with `relative`, or why there is none."""
-        name_components = relative.lower().split("/")
+        name_components = _folded(relative).split("/")
         by_ending = self._by_name.get(name_components[-1], ())
         by_stem = (
             ()
@@ -113,7 +120,7 @@ class FileFolder:
         matches = sorted(
             file
             for file in {*by_ending, *by_stem}
-            if file.lower().split("/")[-len(name_components) : -1] == name_components[:-1]
+            if _folded(file).split("/")[-len(name_components) : -1] == name_components[:-1]
         )
         exact = [file for file in matches if f"/{file}".endswith(f"/{relative}")]
         matches = exact or matches
@@ -124,6 +131,8 @@ class FileFolder:
         other_format = _other_format(matches[0])
         if other_format is not None:
             return other_format
+        if self._size_of(matches[0]) is None:
+            return _DEAD_LINK
         if self._size_of(matches[0]):
             return matches[0]
         return _EMPTY
@@ -171,10 +180,10 @@ class FileFolder:
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
-        """Every file below the folder by its name in lower case."""
+        """Every file below the folder by its name, see `_folded`."""
         files: dict[str, list[str]] = defaultdict(list)
         for file in _walk(self.top):
-            files[posixpath.basename(file).lower()].append(file)
+            files[_folded(posixpath.basename(file))].append(file)
         return files
 
     @cached_property
@@ -201,17 +210,26 @@ class FileFolder:
         name = names[first_row]
         row_words = f"{where}, row {row_numbers[first_row] + 1}"
         missing = f"{row_words}: there is no file {name!r} in {self.shown!r}"
-        empty = f"{row_words}: the file {name!r} in {self.shown!r} is empty"
+        empty = (
+            f"{row_words}: the file {name!r} in {self.shown!r} is empty; fetch it again, or leave the"
+            " row out"
+        )
         several = (
             f"{row_words}: {name!r} may be one of several files in {self.shown!r}:"
             f" {', '.join(fault.files[:_SHOWN])}; write more of its path"
         )
-        outside = f"{row_words}: {name!r} leads out of the folder of images"
+        outside = (
+            f"{row_words}: {name!r} leads out of the folder of images; name the folder above all"
+            " pictures as that of the images, and write paths from there"
+        )
         sentence = {
             "outside": outside,
             "missing": missing,
             "no-file": f"{row_words}: {name!r} in {self.shown!r} is not a file",
             "empty": empty,
+            "dead-link": (
+                f"{row_words}: {name!r} in {self.shown!r} is a link to a file that is not there"
+            ),
             "several": several,
             "format": (
                 f"{row_words}: {name!r} is a picture in the format {', '.join(fault.files)}, which"
@@ -235,7 +253,7 @@ class _Fault:
 
 
 _OUTSIDE, _MISSING = _Fault("outside"), _Fault("missing")
-_NO_FILE, _EMPTY = _Fault("no-file"), _Fault("empty")
+_NO_FILE, _EMPTY, _DEAD_LINK = _Fault("no-file"), _Fault("empty"), _Fault("dead-link")
 
 
 def _other_format(file: str) -> _Fault | None:
@@ -244,6 +262,11 @@ def _other_format(file: str) -> _Fault | None:
     if ending in OTHER_FORMATS:
         return _Fault("format", [OTHER_FORMATS[ending]])
     return None
+
+
+def _folded(name: str) -> str:
+    """A path in lower case, with accents as one letter each: file systems write them in two ways."""
+    return unicodedata.normalize("NFC", name).lower()
 
 
 def _clean(name: str) -> str:
@@ -265,7 +288,8 @@ def _leads_out(clean: str) -> bool:
 def _absolute_parts(name: str) -> list[str] | None:
     """The components of an absolute path, of Windows too; None for a relative one and one with dots that
     lead upwards."""
-    slashed = name.replace("\\", "/")
+    slashed = name.replace("\\", "/").removeprefix("file://")
+    slashed = slashed.removeprefix("~") if slashed.startswith("~/") else slashed
     if not (slashed.startswith("/") or _DRIVE.match(slashed)):
         return None
     components = []

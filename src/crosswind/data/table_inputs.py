@@ -80,6 +80,10 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
         raise DataError(
             f"{path}, column {name!r} holds {str(column.dtype).lower()} values, no numbers"
         )
+    if column.dtype.is_temporal():
+        raise DataError(f"{path}, column {name!r} holds dates or times, no numbers")
+    if isinstance(column.dtype, polars.Categorical | polars.Enum):
+        column = column.cast(polars.String)
     if column.dtype == polars.Boolean:
         column = column.cast(polars.Int8)
     if column.dtype != polars.String:
@@ -121,7 +125,7 @@ def lacks_value(column: Series) -> NDArray[np.bool_]:
     """Which cells of a column hold no value: bool [n]."""
     import polars
 
-    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object, polars.Duration):
         return column.is_null().to_numpy()
     if column.dtype in (polars.Float32, polars.Float64):
         return (column.is_null() | column.is_nan().fill_null(True)).to_numpy()

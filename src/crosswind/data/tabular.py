@@ -35,16 +35,30 @@ Notes = tuple[tuple[str, str], ...]
 """What is said of attributes, by name; see `AttributedDataset`."""
 KINDS = (".csv", ".tsv", ".parquet")
 SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 FRAMES = ("a polars or pandas frame", "a mapping from name to values")
 MANY_NUMBERS = 1000
+_UNQUOTED = re.compile(rb'"[^"]*"')
 NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"
 """What to do about a table without a line of names, for settings of sources; commands have an
 option."""
 NAMES_ABOVE = "write a line of names above it, such as {names}"
 """The same where nothing else can name them."""
 MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
+CONTENTS: Mapping[bytes, str] = {
+    b"PK\x03\x04": "a sheet of Excel or a ZIP archive: save the sheet as CSV (UTF-8), or unpack it",
+    b"\xd0\xcf\x11\xe0": "an old sheet of Excel: save it as CSV (UTF-8)",
+    b"\x1f\x8b": "packed by gzip: unpack it first",
+    b"PAR1": "a Parquet file: end its name in .parquet",
+    b"version https://git-lfs": "a pointer of Git LFS: fetch the file itself by git lfs pull",
+    b"<!doctype html": "a page of HTML, as a server sends in place of a file: fetch it again",
+    b"<html": "a page of HTML, as a server sends in place of a file: fetch it again",
+    b"{": "JSON: write it as CSV or Parquet",
+    b"[{": "JSON: write it as CSV or Parquet",
+}
+"""How files begin that are named as a CSV table and are none, in lower case, and what they are."""
 
 
 class NoNames(DataError):
@@ -122,6 +136,7 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
         )
     if kind not in KINDS:
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""
+        remedy = "; unpack it first" if kind in PACKED else remedy
         raise InputError(field, f"{path!r} is no table by its name{remedy}", KINDS)
     if not file_path.is_file():
         problem = f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
@@ -170,6 +185,12 @@ def _with_names(
         name = named or unnamed.format(number=position + 1)
         if "\x00" in name:
             raise DataError(f"{path}: the name of column {position + 1} holds a null character")
+        if name == "*" or (name[0] == "^" and name[-1] == "$"):
+            # polars takes it for all columns, or for those that fit.
+            raise DataError(
+                f"{path}: column {position + 1} is called {name!r}, which is a pattern and no name;"
+                " give it another"
+            )
         if name not in columns:
             columns[name] = column.alias(name)
         elif not column.equals(columns[name], null_equal=True):
@@ -258,13 +279,20 @@ def _text_of(file_path: Path, path: str) -> bytes:
     """The text of a CSV file in UTF-8, with line ends as polars knows them; `DataError` for any but
     UTF-8 and marked UTF-16."""
     raw = read_at_most(file_path, MOST_BYTES)
+    begin = raw[:200].removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    for mark, content in CONTENTS.items():
+        if begin.startswith(mark.lower()):
+            raise DataError(f"{path} is no CSV table by its content, but {content}")
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
         try:
             raw = raw.decode("utf-16").encode()
         except UnicodeDecodeError:
             raise DataError(f"{path} begins as UTF-16, and is damaged further on") from None
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:64]:
-        raise DataError(f"{path} is UTF-16 or no text at all, and a CSV table needs UTF-8")
+        raise DataError(
+            f"{path} is UTF-16 without its mark, UTF-32 or no text at all, and a CSV table needs"
+            " UTF-8; save it as UTF-8"
+        )
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -276,7 +304,33 @@ def _text_of(file_path: Path, path: str) -> bytes:
         raise DataError(problem) from None
     if b"\r" in raw.partition(b"\n")[0].rstrip(b"\r"):
         raw = re.sub(rb"\r(?!\n)", b"\n", raw)  # lines that end as on old Macs
+    _check_whole(raw, path)
     return raw.rstrip(b"\r\n")
+
+
+def _check_whole(raw: bytes, path: str) -> None:
+    """Refuse a table that was cut off or copied badly: with null characters in it, or whose last
+    line has no end and fewer cells than the first. Raises `DataError`."""
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise DataError(
+            f"{path}, line {line} holds null characters, which no text has: the file was copied"
+            " badly; fetch or save it again"
+        )
+    last = raw.rpartition(b"\n")[2]
+    if not last or b'"' in last or b"\n" not in raw:
+        return
+    text = plain_table(raw)
+    separator = separator_of(text).encode()
+    cells = last.count(separator) + 1
+    header = _UNQUOTED.sub(b"", text.partition(b"\n")[0]).count(separator) + 1
+    if 1 < cells < header:
+        line = raw.count(b"\n") + 1
+        raise DataError(
+            f"{path}, line {line}, its last, has {cells} cells, the first line has"
+            f" {header}, and no line break ends it: the file was cut off; fetch it again, or take the"
+            " line out"
+        )
 
 
 def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
@@ -285,17 +339,24 @@ def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
     reader = csv.reader(
         io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=separator_of(text)
     )
+    begins, n_first = lines_above + 1, 0
     try:
-        first = len(next(reader, []))
-        long_line = next(
-            ((lines_above + reader.line_num, len(cells)) for cells in reader if len(cells) > first),
-            None,
-        )
+        for cells in reader:
+            n_first = n_first or len(cells)
+            if len(cells) > n_first:
+                return (
+                    f"{path}, line {lines_above + reader.line_num} has {len(cells)} cells, and the"
+                    f" first line has {n_first}: put cells that hold a separator into quotes"
+                )
+            begins = lines_above + reader.line_num + 1
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            return (
+                f"{path}: a quote that is opened in the row of line {begins} is never closed; close it,"
+                " or double it where it is a sign of the text"
+            )
         return f"{path}, line {lines_above + reader.line_num}: {error}"
-    if long_line is None:
-        return None
-    return f"{path}, line {long_line[0]} has {long_line[1]} cells, and the first line has {first}"
+    return None
 
 
 def frame_of(

@@ -15,7 +15,7 @@ from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
-from crosswind.data.table_inputs import lacks_value, numbers_of
+from crosswind.data.table_inputs import NO_NUMBERS, lacks_value, numbers_of
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -100,6 +100,10 @@ ROLES: Mapping[str, str] = {
 _IDENTIFIERS = re.compile(
     r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE
 )
+_UNPARTED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]"
+_DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
+_SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
+"""Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
 _WHY_UNUSED = {
     "one-value": "one value",
     "empty": "no value in any row",
@@ -107,6 +111,7 @@ _WHY_UNUSED = {
     "texts": "texts",
     "paths": "paths",
     "nested": "lists or other nested values",
+    "times": "times",
 }
 """Why a column of a kind is neither label nor attribute nor input."""
 
@@ -117,9 +122,11 @@ class TableColumn:
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
     them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"
-    (lists and the like) or "other". `values`: the
+    (lists and the like), "times" (spans of time) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
     `example`: one of the values; `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
+    `flaw`: what keeps a column that seems to hold numbers or dates from being read as numbers;
+    `no_values`: what stands for none among its numbers, such as NA, which counts as empty.
     """
 
     name: str
@@ -130,6 +137,8 @@ class TableColumn:
     numeric: bool = False
     graded: bool = False
     example: str = ""
+    flaw: str = ""
+    no_values: tuple[str, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -138,6 +147,8 @@ class TableColumn:
 
     def why_unused(self, n_rows: int) -> str:
         """Why the column is neither label nor attribute nor input, with its number of rows."""
+        if self.flaw:
+            return f"{self.name}: {self.flaw}"
         if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
             return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
         if self.kind == "identifier":
@@ -161,22 +172,71 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     series = rows.get_column(name)
     if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
         return TableColumn(name, "nested", n_values=rows.height)
+    if series.dtype == polars.Duration:
+        return TableColumn(name, "times", n_values=rows.height)
     empty = lacks_value(series)
     n_empty = int(empty.sum())
-    texts = series.cast(polars.String, strict=False).str.strip_chars()
-    texts = texts.filter(polars.Series(~empty))
+    all_texts = series.cast(polars.String, strict=False).str.strip_chars()
+    texts = all_texts.filter(polars.Series(~empty))
     if not len(texts):
         return TableColumn(name, "empty", n_empty=n_empty)
-    values = texts.unique().sort()
     numbers = _numbers(rows, name)
     numeric = numbers is not None
+    no_values: tuple[str, ...] = ()
+    if numeric:
+        # Among numbers NA and its like are no class, as they are no number.
+        is_word = texts.str.to_lowercase().is_in(list(NO_NUMBERS))
+        no_values = tuple(texts.filter(is_word).unique().sort())
+        texts = texts.filter(~is_word)
+        n_empty += int(is_word.sum())
+        if not len(texts):
+            return TableColumn(name, "empty", n_empty=n_empty)
+    values = texts.unique().sort()
     kind = _kind(name, texts, values, numbers)
     ordered = values.to_list() if kind == "classes" else []
     if numeric:
         ordered.sort(key=_number_of)
     graded = numeric and _is_graded(name, ordered)
-    example = _example(texts, values)
-    return TableColumn(name, kind, tuple(ordered), len(values), n_empty, numeric, graded, example)
+    flaw = "" if numeric or kind not in ("identifier", "other") else _flaw(all_texts, empty)
+    return TableColumn(
+        name=name,
+        kind=kind,
+        values=tuple(ordered),
+        n_values=len(values),
+        n_empty=n_empty,
+        numeric=numeric,
+        graded=graded,
+        example=_example(texts, values),
+        flaw=flaw,
+        no_values=no_values,
+    )
+
+
+def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
+    """Why a column of texts that seems to hold numbers or dates is not read as numbers; empty for
+    one of words. `texts`: of every row, `empty`: the rows without a value."""
+    import polars
+
+    present = ~empty
+    n_present = int(present.sum())
+    numbers = texts.cast(polars.Float64, strict=False)
+    finite = (numbers.is_not_null() & numbers.is_finite()).fill_null(False).to_numpy()
+    others = np.flatnonzero(present & ~finite)
+    first = int(others[0]) if len(others) else 0
+    row_words = f"row {first + 1} has {str(texts[first])[:40]!r}"
+    if len(others) and 2 * len(others) < n_present:
+        return (
+            f"a number in {n_present - len(others):,} of {n_present:,} rows, but {row_words}: write"
+            " numbers alone, and leave cells without one empty"
+        )
+    of_words = texts.filter(polars.Series(present))
+    for pattern, described in (
+        (_DATE, "dates, which are not read as numbers"),
+        (_SIGNED, "numbers with signs or units: write the numbers alone"),
+    ):
+        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
+            return f"{described} ({row_words})"
+    return ""
 
 
 def _example(texts: Series, values: Series) -> str:
@@ -224,9 +284,10 @@ def _counts_rows(name: str, numbers: NDArray[np.float64], n_values: int, n_rows:
 def _is_graded(name: str, values: Sequence[str]) -> bool:
     """Whether three or more numbers are grades rather than numbers of classes: fractions, or by the
     name of the column."""
+    if len(values) <= 2:
+        return False
     words = set(re.split(r"[^a-z]+", name.lower()))
-    fractions = any(float(value.replace(",", ".")) % 1 for value in values)
-    return len(values) > 2 and (fractions or bool(words & GRADES))
+    return any(_number_of(value) % 1 for value in values) or bool(words & GRADES)
 
 
 def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
@@ -245,18 +306,25 @@ def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
 
 
 def n_words(texts: Series) -> float:
-    """Words of a cell on average."""
-    return float(texts.str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
+    """Words of a cell on average; of scripts that part no words, such as Chinese and Japanese, two
+    characters count as one."""
+    parted = float(texts.str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
+    return parted + n_unparted(texts) / 2
+
+
+def n_unparted(texts: Series) -> float:
+    """Characters of a cell, on average, of scripts that part no words by blanks."""
+    return float(texts.str.count_matches(_UNPARTED).mean() or 0)  # type: ignore[arg-type]
 
 
 def word_counts(rows: DataFrame, columns: Sequence[str]) -> Series:
     """The words of every text, of all its parts."""
     import polars
 
-    joined_texts = polars.concat_str(
-        [polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" "
-    )
-    return rows.select(joined_texts.str.count_matches(WORD.pattern)).to_series()
+    # By columns and not by names: polars takes "*" and "^...$" for patterns.
+    parts = [rows.get_column(name).cast(polars.String).fill_null("") for name in columns]
+    joined_texts = polars.select(polars.concat_str(parts, separator=" ")).to_series()
+    return joined_texts.str.count_matches(WORD.pattern)
 
 
 def _numbers(rows: DataFrame, name: str) -> NDArray[np.float64] | None:

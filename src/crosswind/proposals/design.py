@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from crosswind.data.table_inputs import bin_names, numbers_of
 from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, TableColumn
 from crosswind.proposals.label import Label
+from crosswind.shifts.audit.measures import cramers_v
 from crosswind.shifts.ties import Tie, tie_of_counts
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ STRONG: Final = 0.5
 """Cramér's V above which a tie is asked about however few rows break it."""
 DEFAULT_STRENGTH: Final = 0.8
 """How strongly a study ties an attribute to the label where the rows do not."""
+TIE_LEFT: Final = 0.5
+"""The share of Cramér's V that the classes and values that are kept must have."""
 WEAKEST, STRONGEST = 0.4, 0.95
 """The strengths between which a study ties an attribute as the rows do."""
 
@@ -123,6 +126,7 @@ def attributes_of(
             aliases.append(name)
             continue
         design = _design(counts, name, values, cuts, label)
+        design = replace(design, left_out=(*design.left_out, *column.no_values))
         if design.smallest < LEAST:
             reasons.append(_too_few(design, label))
         else:
@@ -190,9 +194,14 @@ def _too_few(design: ShiftDesign, label: Label) -> str:
 
 def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
     """The attributes that a study shifts: those that the rows tie to the label, else the first that
-    could be tied."""
+    could be tied.
+
+    Beside a tie of `WEAKEST` or more, weaker ones are left out: each is tied as strongly as the
+    rows tie it, and what hardly shifts anything would take its share of the runs.
+    """
     tied = [design for design in designs if design.tie.matching]
-    return tuple((tied or designs)[:MOST_ATTRIBUTES])
+    strong = [design for design in tied if design.strength >= WEAKEST]
+    return tuple((strong or tied or designs)[:MOST_ATTRIBUTES])
 
 
 def strengths_of(designs: Sequence[ShiftDesign]) -> tuple[dict[str, float], bool]:
@@ -262,6 +271,22 @@ def counts_of(rows: DataFrame, label: Label, design: ShiftDesign) -> Counts:
     return _table(class_codes, value_codes, len(design.classes), len(design.values))
 
 
+def rows_of_classes(rows: DataFrame, label: Label) -> Counts:
+    """Rows of each class of a label, int64 [classes]."""
+    codes = _codes(rows, label.name, label.classes, label.cuts)
+    return np.bincount(codes[codes >= 0], minlength=len(label.classes)).astype(np.int64)
+
+
+def derived_design(
+    attribute: str, values: tuple[str, ...], label: Label, n_of_class: Counts
+) -> ShiftDesign:
+    """The design of an attribute that a transform makes, so that every row may have each value."""
+    counts = np.repeat(n_of_class[:, None] // len(values), len(values), axis=1)
+    tie = tie_of_counts(counts, label.name, attribute, label.classes, values)
+    n_rows = int(n_of_class.sum())
+    return ShiftDesign(attribute, values, label.classes, int(counts.min()), n_rows, tie)
+
+
 def _tells_label(counts: Counts) -> bool:
     """Whether every value of a column stands in one class alone."""
     return bool(((counts > 0).sum(axis=0) <= 1).all())
@@ -302,7 +327,11 @@ def _is_short(counts: Counts, classes: list[int], values: list[int]) -> bool:
 def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
     """The classes and values that are kept of counts [classes, values]. They are all of them, or
     what is left when the one that has the emptiest cell goes, one after the other. That ends when
-    each cell has `enough_rows`; where none has, the ones of which the smallest cell has most."""
+    each cell has `enough_rows`; where none has, the ones of which the smallest cell has most.
+
+    A tie stays: classes that all go with one value have large cells, and nothing to ask about.
+    """
+    least_tie = TIE_LEFT * _strength_of(counts, range(counts.shape[0]), range(counts.shape[1]))
     classes = list(range(counts.shape[0]))
     values = list(range(counts.shape[1]))
     tried = [(list(classes), list(values))]
@@ -316,8 +345,11 @@ def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
             for gone in values
             if len(values) > 2
         ]
+        holding = [design for design in smaller if _strength_of(counts, *design) >= least_tie]
+        if not holding:
+            break
         classes, values = max(
-            smaller,
+            holding,
             key=lambda design: (_smallest(counts, *design), counts[np.ix_(*design)].sum()),
         )
         tried.append((classes, values))
@@ -325,6 +357,11 @@ def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
     if _is_short(counts, *tried[-1]):
         return tried[int(np.argmax(smallest))]
     return tried[-1]
+
+
+def _strength_of(counts: Counts, classes: Sequence[int], values: Sequence[int]) -> float:
+    """How strongly some values go with some classes: Cramér's V."""
+    return float(cramers_v(counts[np.ix_(list(classes), list(values))].astype(np.float64)))
 
 
 def _smallest(counts: Counts, classes: Sequence[int], values: Sequence[int]) -> int:

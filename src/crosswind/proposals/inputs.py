@@ -3,10 +3,14 @@ the columns themselves."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.data.decoding import IMAGE_ENDINGS
@@ -17,6 +21,8 @@ from crosswind.proposals.columns import TEXTS, TableColumn, n_words
 if TYPE_CHECKING:
     from polars import DataFrame
 
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
+SIDE, SMALL_SIDE = 32, 16
 _TRIED, _LONGEST = 20, 300
 """Rows whose files are looked for in a folder, and the characters of a path."""
 
@@ -79,6 +85,22 @@ def inputs_of(
     return Inputs("texts", (texts[0],), more_texts=more_texts)
 
 
+def picture_side(rows: DataFrame, inputs: Inputs) -> int:
+    """The side in pixels at which a study reads pictures: `SIDE`, or `SMALL_SIDE` where none of
+    some is larger. To make small ones larger costs time and shows nothing more."""
+    from PIL import Image
+
+    folder = FileFolder(Path(inputs.folder), inputs.folder)
+    for file in folder.files_of(_sample(rows, inputs.columns[0]), inputs.columns[0], ""):
+        try:
+            with Image.open(folder.top / file) as picture:
+                if max(picture.size) > SMALL_SIDE:
+                    return SIDE
+        except (OSError, ValueError):  # said by the source, with its row
+            return SIDE
+    return SMALL_SIDE
+
+
 def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
     """Whether a column of few values, or of one text a row, holds texts of several words."""
     if column.numeric or column.kind not in ("classes", "identifier", "other", "one-value"):
@@ -96,66 +118,145 @@ def _images(
         raise InputError("--images", f"{images!r} is no folder")
     named = [name for name, column in columns.items() if column.kind == "paths"]
     identifiers = [name for name, column in columns.items() if _may_name(column, rows.height)]
+    samples = {name: _sample(rows, name) for name in (*named, *identifiers)}
+    listed = [value for name in named for value in samples[name]]
+    paths = [Path(images)] if images is not None else _folders_beside(table, listed)
+    folders = [FileFolder(path, str(path)) for path in paths]
+    found = _as_they_stand(samples, folders) or _as_written(samples, folders, named)
+    if found is not None:
+        return found
+    if named:
+        return _not_found(rows, named[0], table, folders, images)
+    _check_one_file_each(rows, [name for name in identifiers if samples[name]], table, folders)
+    return None
+
+
+def _as_they_stand(
+    samples: Mapping[str, Sequence[str]], folders: Sequence[FileFolder]
+) -> Inputs | None:
+    """Pictures by a column whose values are paths below a folder as they stand, the table's own
+    folder first. Raises `InputError` where they are paths below several others."""
+    for name, values in samples.items():
+        if folders and _are_files(folders[0], values):
+            return Inputs("images", (name,), folders[0].shown)
+        fitting = [folder.shown for folder in folders[1:] if _are_files(folder, values)]
+        if len(fitting) > 1:
+            problem = f"is needed: the pictures of column {name!r} lie in several folders"
+            raise InputError("--images", problem, fitting)
+        if fitting:
+            return Inputs("images", (name,), fitting[0])
+    return None
+
+
+def _as_written(
+    samples: Mapping[str, Sequence[str]], folders: Sequence[FileFolder], named: Sequence[str]
+) -> Inputs | None:
+    """Pictures by a column whose values name a file each in any way in which people write paths."""
+    for name, values in samples.items():
+        for folder in folders:
+            if _are_found(folder, values, name, name in named):
+                return Inputs("images", (name,), folder.shown)
+    return None
+
+
+def _values(rows: DataFrame, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """The rows of a column that have a value, from 0, and these."""
+    texts = rows[name].cast(str)
+    row_numbers = texts.is_not_null().arg_true().to_numpy().astype(np.int64)
+    return row_numbers, [value.strip() for value in texts.drop_nulls().to_list()]
+
+
+def _sample(rows: DataFrame, name: str) -> list[str]:
+    """Values of a column from all over the table; none where one is too long for a path."""
+    column = rows[name].drop_nulls()
+    values = [str(value).strip() for value in column.gather_every(max(1, len(column) // _TRIED))]
+    values = [value for value in values if value]
+    return [] if any(len(value) > _LONGEST for value in values) else values
+
+
+def _not_found(
+    rows: DataFrame,
+    column: str,
+    table: Path,
+    folders: Sequence[FileFolder],
+    images: str | None,
+) -> Inputs:
+    """The inputs of a table whose pictures do not lie where they are looked for, if their folder is
+    named: the source says what is wrong with each row.
+
+    Raises `InputError`, and `DataError` with the number of those that are missing where some do.
+    """
     if images is not None:
-        folders = [Path(images)]
-    else:
-        folders = _folders_beside(table)
-    for as_they_stand in (True, False):
-        for name in (*named, *identifiers):
-            for folder in folders:
-                if _lie_in(folder, rows, name, as_they_stand, name in named):
-                    return Inputs("images", (name,), str(folder))
-    if not named:
-        return None
-    first = str(rows[named[0]].drop_nulls()[0])
-    if images is not None:
-        # The source says what is wrong with each row.
-        return Inputs("images", (named[0],), images)
+        return Inputs("images", (column,), images)
+    row_numbers, names = _values(rows, column)
+    first = names[0]
     if "://" in first:
         raise InputError(
             "--images",
             f"{first!r} is an address and no file: fetch the pictures first, and name their folder",
         )
+    sample = names[:: max(1, len(names) // _TRIED)]
+    n_there = [sum((folder.top / name).is_file() for name in sample) for folder in folders]
+    if any(n_there):
+        folders[n_there.index(max(n_there))].files_of(names, column, table.name, row_numbers)
+    packed = sorted(path.name for path in _entries(table) if path.name.lower().endswith(_ARCHIVES))
+    unpack = f"; {packed[0]} lies there: are they in it? Unpack it first" if packed else ""
     raise InputError(
         "--images",
-        f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it",
+        f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it{unpack}",
     )
 
 
-def _folders_beside(table: Path) -> list[Path]:
-    """The folder of a table, and those in it."""
-    if not table.parent.is_dir():
-        return []
-    below = sorted(path for path in table.parent.iterdir() if path.is_dir())
-    return [table.parent, *(path for path in below if not path.name.startswith("."))]
+def _check_one_file_each(
+    rows: DataFrame, columns: Sequence[str], table: Path, folders: Sequence[FileFolder]
+) -> None:
+    """Refuse a column whose values name several pictures each. Raises `DataError`."""
+    for column, folder in itertools.product(columns, folders):
+        row_numbers, names = _values(rows, column)
+        try:
+            folder.files_of(names, column, table.name, row_numbers)
+        except DataError as error:
+            if "may be one of several files" in str(error):
+                raise
 
 
-def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool, is_listed: bool) -> bool:
-    """Whether files that a column names, of rows from all over the table, lie in a folder, each as
-    one picture. Paths are taken as they stand, or in any way in which people write them.
+def _folders_beside(table: Path, listed: Sequence[str]) -> list[Path]:
+    """The folder of a table and those in it, and the one above where paths lead up."""
+    leads_up = any(value.startswith("../") for value in listed)
+    below = sorted(path for path in _entries(table) if path.is_dir())
+    shown = [path for path in below if not path.name.startswith(".")]
+    return [table.parent, *shown, *([table.parent / ".."] if leads_up else [])]
+
+
+def _entries(table: Path) -> list[Path]:
+    """What lies in the folder of a table."""
+    return list(table.parent.iterdir()) if table.parent.is_dir() else []
+
+
+def _are_files(folder: FileFolder, values: Sequence[str]) -> bool:
+    """Whether values are paths of pictures below a folder as they stand."""
+    endings = (*IMAGE_ENDINGS, *OTHER_FORMATS)
+    for value in values:
+        is_below = value.lower().endswith(endings) and not value.startswith("../")
+        if not is_below or not (folder.top / value).is_file():
+            return False
+    return bool(values)
+
+
+def _are_found(folder: FileFolder, values: Sequence[str], name: str, is_listed: bool) -> bool:
+    """Whether values name a picture each below a folder, in any way in which people write paths.
 
     `is_listed`: the column holds paths, and not names that may be those of pictures.
     """
-    column = rows[name].drop_nulls()
-    if len(column):
-        spread = column.gather_every(max(1, len(column) // _TRIED))
-    else:
-        spread = column
-    names = [str(value).strip() for value in spread.to_list()]
-    if not names or any(not word or len(word) > _LONGEST for word in names):
-        return False
-    if as_they_stand:
-        endings = (*IMAGE_ENDINGS, *OTHER_FORMATS)
-        return all(word.lower().endswith(endings) and (folder / word).is_file() for word in names)
     try:
-        files = FileFolder(folder, str(folder)).files_of(names, name, "")
+        files = folder.files_of(values, name, "")
     except DataError as error:
         return is_listed and "which is not read" in str(error)
-    return all(file.lower().endswith(IMAGE_ENDINGS) for file in files)
+    return bool(values) and all(file.lower().endswith(IMAGE_ENDINGS) for file in files)
 
 
 def _may_name(column: TableColumn, n_rows: int) -> bool:
     """Whether the values of a column may be names of files, one a row."""
     if column.kind in ("identifier", "texts", "other"):
         return True
-    return column.n_values == n_rows and column.kind != "nested"
+    return column.n_values == n_rows and column.kind not in ("nested", "times")

@@ -74,7 +74,8 @@ def label_of(
     if len(classes) < 2:
         problem = (
             f"{column.name!r} has {len(classes)} classes of {FEWEST_ROWS} rows or more"
-            f" ({_counted(column.values, rows_of_class)}), and a classifier needs two"
+            f" ({_counted(column.values, rows_of_class)}), and a classifier needs two; name another"
+            " column, or add rows"
         )
         raise InputError("--label", problem)
     if rare:
@@ -83,7 +84,7 @@ def label_of(
             f" {_counted(rare, rows_of_class)}"
         )
     notes.insert(0, f"label {column.name!r}: {_counted(classes, rows_of_class)}")
-    n_values = len(column.values)
+    n_values = len(column.values) + len(column.no_values)
     return Label(column.name, classes, n_values, (), tuple(notes))
 
 
@@ -117,6 +118,8 @@ def _may_be(column: TableColumn) -> bool:
 
 
 def _why_not(column: TableColumn) -> str:
+    if column.flaw:
+        return f"it has {column.flaw}"
     identifier = f"its {column.n_values:,} values name the rows"
     return {
         "one-value": "it has one value",

@@ -14,7 +14,7 @@ from crosswind.core.files import write_atomically
 from crosswind.data.tabular import FRAMES, frame_of
 from crosswind.proposals.design import enough_rows
 from crosswind.proposals.study_file import Proposal, propose
-from crosswind.proposals.timing import repeats_that_fit, seconds_of_runs
+from crosswind.proposals.timing import ENOUGH, repeats_that_fit, run_time
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.reading import parse, study_name
 from crosswind.studies.spec import study_from
@@ -90,7 +90,7 @@ def ready_study(
     path: Path,
     images: str | None = None,
     label: str | None = None,
-    size: int = 32,
+    size: int | None = None,
     text: Sequence[str] | None = None,
     header: Sequence[str] | None = None,
 ) -> ReadyStudy:
@@ -99,13 +99,18 @@ def ready_study(
     proposal = propose(table, images, label, size, text, header, path.parent)
     proposal, plan = _that_can_be_planned(proposal, path)
     workers = min(os.cpu_count() or 1, MOST_WORKERS)
-    seconds = seconds_of_runs(plan)
+    time = run_time(plan)
     repeats = proposal.draft.repeats
-    fitting = repeats_that_fit(seconds, repeats, workers)
+    fitting = repeats_that_fit(time.of_runs(plan), repeats, workers)
+    while fitting < ENOUGH and (smaller := proposal.with_less()) is not None:
+        proposal = smaller
+        plan = _planned(proposal, path)
+        fitting = repeats_that_fit(time.of_runs(plan), repeats, workers)
+    seconds = time.of_runs(plan) * fitting / repeats / workers
     if fitting != repeats:
         proposal = proposal.with_repeats(fitting)
         plan = _planned(proposal, path)
-    return ReadyStudy(proposal, plan, seconds * fitting / repeats / workers, workers, path)
+    return ReadyStudy(proposal, plan, seconds, workers, path)
 
 
 def proposed(
@@ -113,7 +118,7 @@ def proposed(
     out: Path | None,
     images: str | None,
     label: str | None,
-    size: int,
+    size: int | None,
     text: Sequence[str] | None,
     header: Sequence[str] | None,
 ) -> ReadyStudy:

@@ -41,7 +41,8 @@ def one_value_each(rows: DataFrame, columns: Sequence[str]) -> OneSpelling:
 
     written = OneSpelling(rows)
     for name in columns:
-        if rows[name].dtype.is_nested() or rows[name].dtype in (polars.Binary, polars.Object):
+        kind = rows[name].dtype
+        if kind.is_nested() or kind in (polars.Binary, polars.Object, polars.Duration):
             continue
         raw = rows[name].cast(polars.String, strict=False)
         if raw.n_unique() > MOST_SPELLINGS:

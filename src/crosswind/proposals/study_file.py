@@ -6,12 +6,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crosswind.core.errors import DataError, InputError, escaped_bytes
+from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import read_table
-from crosswind.proposals.columns import UNITS, TableColumn, columns_of, roles_of, word_counts
+from crosswind.proposals.columns import (
+    UNITS,
+    TableColumn,
+    columns_of,
+    n_unparted,
+    roles_of,
+    word_counts,
+)
 from crosswind.proposals.design import (
     LEAST,
     MOST_TEST,
@@ -20,9 +31,11 @@ from crosswind.proposals.design import (
     attributes_of,
     chosen_designs,
     counts_of,
+    derived_design,
+    rows_of_classes,
     strengths_of,
 )
-from crosswind.proposals.inputs import Inputs, inputs_of
+from crosswind.proposals.inputs import Inputs, inputs_of, picture_side
 from crosswind.proposals.label import Label, label_of
 from crosswind.proposals.spelling import OneSpelling, one_value_each
 from crosswind.proposals.writing import Draft, study_text
@@ -32,14 +45,26 @@ if TYPE_CHECKING:
 
 LENGTH = "length"
 """The attribute of texts that is proposed where there is no column for one."""
+LIGHT = "light"
+"""The attribute of pictures that is proposed where there is no column for one."""
+BRIGHT = {"severity": 3}
+LIT = (
+    "no column beside the pictures is an attribute: 'light' makes some of them brighter, as another"
+    " camera would, and the study ties that to the label"
+)
 NO_INPUTS = (
     "no column of paths of images (.jpg, .jpeg, .png, .bmp, ...) and none of texts: name the images in"
     " one; nor has it, beside its label, two columns of classes or one of numbers that a model could"
     " read instead"
 )
 """What a table without inputs lacks."""
+NO_FOREST = "pip install 'crosswind[skops]' lets a random forest answer beside the network"
 LISTED = 8
 """Columns that a note names."""
+NOTHING = (-9, -99, -999, -9999, 99, 999, 9999, 99999)
+"""Numbers that people write for a value that they lack."""
+UNPARTED = 4
+"""Characters of scripts without blanks between words that make a text one of these."""
 FEWEST_OFFICIAL = 5
 """Rows that an official split must leave in each cell of test and training."""
 
@@ -63,6 +88,31 @@ class Proposal:
         draft = replace(self.draft, repeats=repeats)
         return Proposal(study_text(draft), self.notes, draft)
 
+    def with_less(self) -> Proposal | None:
+        """The proposal with an attribute less, the last, or with a method less where there is one
+        attribute; None where nothing is left to take.
+
+        Few repeats of everything tell nothing; more of the strongest tie do.
+        """
+        draft, notes = self.draft, list(self.notes)
+        if len(draft.designs) > 1:
+            gone = draft.designs[-1].attribute
+            draft = replace(
+                draft,
+                designs=draft.designs[:-1],
+                further=(gone, *draft.further),
+                strengths={name: by for name, by in draft.strengths.items() if name != gone},
+            )
+            notes = [note for note in notes if not note.startswith(f"attribute {gone!r} (")]
+            notes.append(f"{gone} is left out: its runs would leave too little time for the others")
+        elif len(draft.methods) > 1:
+            gone = draft.methods[-1]
+            draft = replace(draft, methods=draft.methods[:-1])
+            notes.append(f"{gone} is not tried: too few repeats would fit in a few minutes")
+        else:
+            return None
+        return Proposal(study_text(draft), tuple(notes), draft)
+
     def without_official(self, reason: str) -> Proposal:
         """The proposal in which the table's own roles are not used, and why."""
         draft = replace(self.draft, official=None, official_test=0)
@@ -74,7 +124,7 @@ def propose(
     table: str,
     images: str | None = None,
     label: str | None = None,
-    size: int = 32,
+    size: int | None = None,
     text: Sequence[str] | None = None,
     header: Sequence[str] | None = None,
     study_folder: Path | None = None,
@@ -85,7 +135,8 @@ def propose(
     `images`: the folder of the pictures; by default the table's own, or one beside it in which they
     lie. `label`: the column that is to be predicted; by default one of a usual name, else the first
     of classes. `text`: the columns of a text's parts, mostly one; by default, where there are no
-    pictures, the one of most words. `header`: names of the columns of a table without any.
+    pictures, the one of most words. `size`: side of the pictures in pixels; by default
+    `picture_side`. `header`: names of the columns of a table without any.
     `study_folder`: where the study will lie, by default here; relative paths are written from it.
     Raises `InputError`, `DataError`.
     """
@@ -103,14 +154,18 @@ def propose(
     taken = [name for name in (unit, roles.name if roles else None) if name is not None]
     attributes = attributes_of(rows, columns, chosen, taken, inputs is None)
     rule = None
+    derive: dict[str, Any] | None = None
+    rows_with_attributes = rows
     if not attributes.designs and inputs is not None and inputs.kind == "texts":
-        attributes, rule = _by_length(rows, inputs, chosen, attributes)
+        rows_with_attributes, attributes, rule = _by_length(rows, inputs, chosen, attributes)
+    elif not attributes.designs and inputs is not None and inputs.kind == "images":
+        attributes, derive = _by_light(rows, chosen, attributes)
     if inputs is None:
         inputs = _own_columns(columns, chosen, attributes, taken)
     _check_proposal(table, inputs, chosen, attributes)
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
-    official, official_test, role_notes = _official(rows, roles, designs, chosen)
+    official, official_test, role_notes = _official(rows_with_attributes, roles, designs, chosen)
     options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
     strengths, observed = strengths_of(designs)
     for name in ("path", "images"):
@@ -129,8 +184,10 @@ def propose(
         strengths=strengths,
         observed=observed,
         rule=rule,
+        derive=derive,
         same=same,
         distinct=distinct,
+        forest=inputs.kind == "numbers" and _has_forest(),
     )
     _check_utf8("TABLE", table)
     _check_utf8("--images", inputs.folder)
@@ -141,19 +198,29 @@ def propose(
         *_label_notes(chosen, columns, rows),
         *design_notes,
         *_other_notes(attributes, further, chosen, rule),
+        *([LIT] if derive else []),
         *_spelling_notes(spelled, chosen, designs),
         *role_notes,
         *blank_notes,
         *_more_texts(inputs, text),
+        *_unparted(rows, inputs),
+        *_codes_of_nothing(rows, options.get("numbers", [])),
+        *([] if draft.forest or inputs.kind != "numbers" else [NO_FOREST]),
     ]
     return Proposal(study_text(draft), tuple(notes), draft)
+
+
+def _has_forest() -> bool:
+    """Whether what keeps a fitted forest is installed."""
+    return find_spec("skops") is not None
 
 
 def _check_proposal(table: str, inputs: Inputs, chosen: Label, attributes: Attributes) -> None:
     """Refuse a table without inputs, or without an attribute that a shift may be of."""
     problems = []
     if not inputs.columns:
-        problems.append(NO_INPUTS)
+        reasons = [reason for reason in attributes.reasons if reason]
+        problems.append(NO_INPUTS + (f" ({_first_of(reasons, '; ')})" if reasons else ""))
     if not attributes.designs:
         problems.append(_no_attribute(chosen, attributes))
     if problems:
@@ -234,11 +301,11 @@ def _enough_inputs(columns: Sequence[TableColumn], label_is_among: bool = False)
 
 def _by_length(
     rows: DataFrame, inputs: Inputs, label: Label, attributes: Attributes
-) -> tuple[Attributes, int | None]:
-    """The length of texts as the attribute, and the number of words that parts it; the attributes
-    as they are where a column has its name."""
+) -> tuple[DataFrame, Attributes, int | None]:
+    """The rows with the length of texts as the attribute, and the number of words that parts it; the
+    attributes as they are where a column has its name."""
     if LENGTH in rows.columns:
-        return attributes, None
+        return rows, attributes, None
     counts = word_counts(rows, inputs.columns)
     cut = max(1, int(counts.median()) + 1)  # type: ignore[arg-type]
     # As `crosswind.data.rules` calls them.
@@ -248,7 +315,21 @@ def _by_length(
     column = TableColumn(LENGTH, "classes", names, 2)
     by_length = attributes_of(with_lengths, {LENGTH: column}, label, (), False)
     reasons = (*attributes.reasons, *by_length.reasons)
-    return replace(by_length, reasons=reasons), cut
+    return with_lengths, replace(by_length, reasons=reasons), cut
+
+
+def _by_light(
+    rows: DataFrame, label: Label, attributes: Attributes
+) -> tuple[Attributes, dict[str, Any] | None]:
+    """Pictures of a class as they are and made brighter, as the attribute, and how the study makes
+    it; the attributes as they are where a column has its name, or a class has too few rows."""
+    n_smallest = int(rows_of_classes(rows, label).min())
+    if LIGHT in rows.columns or n_smallest // 2 < LEAST:
+        return attributes, None
+    values = ("plain", "bright")
+    design = derived_design(LIGHT, values, label, rows_of_classes(rows, label))
+    derive = {"name": LIGHT, "transform": "brightness", "values": {"plain": None, "bright": BRIGHT}}
+    return replace(attributes, designs=(design,)), derive
 
 
 def _official(
@@ -285,6 +366,8 @@ def _smallest_of(
     in_role = rows.filter(rows[roles].cast(str).str.strip_chars().is_in(list(values)))
     if not in_role.height:
         return 0
+    if design.attribute not in rows.columns:  # one that a transform makes, of every row
+        return int(rows_of_classes(in_role, label).min()) // len(design.values)
     return int(counts_of(in_role, label, design).min())
 
 
@@ -292,7 +375,7 @@ def _options(
     table: str,
     header: Sequence[str] | None,
     inputs: Inputs,
-    size: int,
+    size: int | None,
     rows: DataFrame,
     label: Label,
     designs: Sequence[ShiftDesign],
@@ -304,18 +387,18 @@ def _options(
     if header is not None:
         options["header"] = list(header)
     if inputs.kind == "images":
-        path_column = inputs.columns[0]
-        options |= {"images": inputs.folder, "path_column": path_column, "size": size}
+        of_images, notes = _image_options(rows, inputs, size)
+        options |= of_images
     elif inputs.kind == "texts":
         names = list(inputs.columns)
         options["text"] = names[0] if len(names) == 1 else names
-        texts = rows.select(names).iter_rows()
+        texts = _of_columns(rows, names).iter_rows()
         blank = sum(not all(str(cell or "").strip() for cell in row) for row in texts)
         if blank:
             options["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
     else:
-        by_kind = columns_of(rows.select(inputs.columns))
+        by_kind = columns_of(_of_columns(rows, inputs.columns))
         for option, are_numbers in (("numbers", True), ("categories", False)):
             named = [name for name, column in by_kind.items() if column.is_number == are_numbers]
             if named:
@@ -326,6 +409,25 @@ def _options(
     if unit is not None:
         options["unit"] = unit
     return options, notes
+
+
+def _image_options(
+    rows: DataFrame, inputs: Inputs, size: int | None
+) -> tuple[dict[str, Any], list[str]]:
+    """The settings of pictures, and how many rows have none."""
+    column = inputs.columns[0]
+    side = size or picture_side(rows, inputs)
+    options: dict[str, Any] = {"images": inputs.folder, "path_column": column, "size": side}
+    blank = int(lacks_value(rows.get_column(column)).sum())
+    if not blank:
+        return options, []
+    return {**options, "blank": "leave-out"}, [f"{blank:,} rows without a picture are left out"]
+
+
+def _of_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Some columns of a table. By columns and not by names: polars takes "*" and "^...$" for
+    patterns."""
+    return rows.select([rows.get_column(name) for name in names])
 
 
 def _cuts(label: Label, designs: Sequence[ShiftDesign]) -> dict[str, list[float]]:
@@ -396,6 +498,39 @@ def _spelling_notes(
 
 def _is_used(name: str, label: Label, designs: Sequence[ShiftDesign]) -> bool:
     return name == label.name or name in [design.attribute for design in designs]
+
+
+def _codes_of_nothing(rows: DataFrame, numbers: Sequence[str]) -> list[str]:
+    """Numbers far from all others of a column, as people write them for a value that they lack."""
+    notes = []
+    for name in numbers:
+        values = numbers_of(rows, name, "")
+        values = values[~np.isnan(values)]
+        for code in NOTHING:
+            others = values[values != code]
+            n_coded = len(values) - len(others)
+            if n_coded < 2 or len(others) < 2:
+                continue
+            low, high = float(others.min()), float(others.max())
+            if code < low - (high - low) or code > high + (high - low):
+                notes.append(
+                    f"{name}: {code} in {n_coded:,} rows, far from all other numbers: if it stands for"
+                    " no value, leave these cells empty"
+                )
+    return notes
+
+
+def _unparted(rows: DataFrame, inputs: Inputs) -> list[str]:
+    """That the proposed model takes whole sentences for words, where a script parts none."""
+    if inputs.kind != "texts":
+        return []
+    texts = rows.get_column(inputs.columns[0]).cast(str)
+    if n_unparted(texts) < UNPARTED:
+        return []
+    return [
+        "these texts part no words by blanks, and bag-of-words takes a sentence for a word: part"
+        " them by blanks first, or name a transformer in models"
+    ]
 
 
 def _more_texts(inputs: Inputs, text: Sequence[str] | None) -> list[str]:

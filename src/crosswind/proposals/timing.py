@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -15,27 +16,38 @@ AIM: Final = 240.0
 """Seconds that a proposed study should take at most."""
 LONGEST: Final = 420.0
 """The same where else there would be fewer than `ENOUGH` repeats: below, intervals widen fast."""
-REPEATS: Final = (30, 20, 15, 10, 7, 5)
+REPEATS: Final = (30, 20, 15, 10)
+"""Fewer tell nothing: with five, a difference must be 2.6 times its spread between repeats."""
 ENOUGH: Final = 15
 
 
-def seconds_of_runs(plan: Plan) -> float:
-    """The seconds that all runs of a plan take one after the other, by those that a few steps of
-    the first run take.
+@dataclass(frozen=True)
+class RunTime:
+    """Seconds that a run takes: those of a `step`, and those `besides` its steps (reading,
+    validating, testing), which most runs share with others of one worker."""
 
-    A run takes the time of its steps, and that of what it does besides (reading, validating,
-    testing), which most runs share with others of one worker.
-    """
+    step: float
+    besides: float
+
+    def of_runs(self, plan: Plan) -> float:
+        """The seconds that all runs of a plan take one after the other."""
+        jobs = [job for job in plan.jobs if job.kind == "fit"]
+        return sum(self.besides + self.step * _steps(job.spec) for job in jobs)
+
+
+def run_time(plan: Plan) -> RunTime:
+    """The time of a plan's runs, by that of a few steps of the first of them that descends a
+    gradient."""
     jobs = [job for job in plan.jobs if job.kind == "fit"]
+    jobs = [job for job in jobs if job.spec["model"]["name"] != "sklearn"] or jobs
     if not jobs:
-        return 0.0
+        return RunTime(0.0, 0.0)
     spec: Mapping[str, Any] = jobs[0].spec
     _seconds(spec, FEW)  # reads the data, loads the libraries
     short = _seconds(spec, FEW)
     longer = _seconds(spec, MORE)
     step = max(longer - short, 0.0) / (MORE - FEW)
-    besides = max(short - FEW * step, 0.0)
-    return sum(besides + step * _steps(job.spec) for job in jobs)
+    return RunTime(step, max(short - FEW * step, 0.0))
 
 
 def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
@@ -49,8 +61,11 @@ def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
 
 
 def _steps(spec: Mapping[str, Any]) -> int:
-    """The steps of a run: twice those of the study for a method that trains a network before."""
+    """The steps of a run: twice those of the study for a method that trains a network before, and
+    half for a forest, which takes about their time."""
     steps = int(spec["training"]["steps"])
+    if spec["model"]["name"] == "sklearn":
+        return steps // 2
     if spec["method"]["name"] != "erm":
         return 2 * steps
     return steps

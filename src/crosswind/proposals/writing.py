@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from crosswind.core.errors import one_line
 from crosswind.proposals.design import ShiftDesign
 from crosswind.proposals.label import Label
 
@@ -23,7 +24,9 @@ class Draft:
     `designs`: one for each attribute that is shifted. `official`: the roles of a column of the
     table, `official_test`: rows of each cell that test of them. `further`: attributes that fit too.
     `strengths`: of the spurious correlation by attribute, `observed` in the rows or not. `rule`:
-    the words that part texts by length. `repeats`: of every run, each on other rows.
+    the words that part texts by length. `derive`: how a transform makes the attribute. `repeats`:
+    of every run, each on other rows. `methods`: tried beside plain training. `forest`: whether a
+    random forest is a second model.
     """
 
     options: Mapping[str, Any]
@@ -37,9 +40,12 @@ class Draft:
     strengths: Mapping[str, float]
     observed: bool
     rule: int | None
+    derive: Mapping[str, Any] | None = None
     same: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     distinct: Sequence[str] = ()
     repeats: int = 20
+    methods: tuple[str, ...] = ("groupdro", "jtt")
+    forest: bool = False
 
 
 def study_text(draft: Draft) -> str:
@@ -58,6 +64,7 @@ def study_text(draft: Draft) -> str:
         how_tied=_how_tied(draft),
         strength=_strength(draft),
         unseen=_unseen(draft),
+        methods=_methods(draft),
     )
     return text
 
@@ -74,7 +81,7 @@ def _template() -> Any:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["word"] = word
+    environment.filters |= {"word": word, "one_line": one_line}
     return environment.get_template("study.yaml.j2")
 
 
@@ -117,10 +124,18 @@ def _unseen(draft: Draft) -> str:
     return word(design.values[int(rows_of_value.argmin())])
 
 
+def _methods(draft: Draft) -> str:
+    """The methods of a study. A forest descends no gradient: methods beside plain training are the
+    network's."""
+    where = "{models: [tabular], shifts: [SC]}" if draft.forest else "{shifts: [SC]}"
+    named = ["erm: {}", *(f"{method}: {where}" for method in draft.methods)]
+    return f"{{{', '.join(named)}}}"
+
+
 def _entry(draft: Draft, design: ShiftDesign, several: bool) -> dict[str, Any]:
     """The entry under `data` for one attribute."""
     attribute = design.attribute
-    columns = [draft.label.name] + ([] if draft.rule is not None else [attribute])
+    columns = [draft.label.name] + ([] if _is_made(draft) else [attribute])
     roles: dict[str, Any] = {"test": design.test, "validation": 0.15}
     if draft.official is not None:
         columns.append(str(draft.official["column"]))
@@ -151,9 +166,14 @@ def _kept(draft: Draft, design: ShiftDesign) -> dict[str, list[str]]:
     kept_values: dict[str, list[str]] = {}
     if len(design.classes) < draft.label.n_values:
         kept_values[draft.label.name] = list(design.classes)
-    if len(design.values) < n_values and draft.rule is None:
+    if len(design.values) < n_values and not _is_made(draft):
         kept_values[design.attribute] = list(design.values)
     return kept_values
+
+
+def _is_made(draft: Draft) -> bool:
+    """Whether the attribute is no column of the table."""
+    return draft.rule is not None or draft.derive is not None
 
 
 def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -164,7 +184,17 @@ def word(value: object) -> str:
     """A value as it stands in a study file."""
     import yaml
 
-    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=100_000)
+    class OneLine(yaml.SafeDumper):
+        """Writes texts of several lines as one, in double quotes."""
+
+    def of_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = '"' if "\n" in text or "\r" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    OneLine.add_representer(str, of_text)
+    written = yaml.dump(
+        value, Dumper=OneLine, default_flow_style=True, allow_unicode=True, width=100_000
+    )
     return str(written).removesuffix("...\n").strip()
 
 

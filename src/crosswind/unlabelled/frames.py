@@ -98,7 +98,7 @@ def _without(rows: Any, label: str | None) -> Any:
         return rows.drop(columns=[label])
     if room in ("polars", "pyarrow"):
         if room == "polars":
-            return rows.drop(label)
+            return rows.select([column for column in rows if column.name != label])
         return rows.drop_columns([label])
     return {name: values for name, values in rows.items() if name != label}
 

@@ -205,9 +205,9 @@ def _table(
     if label_column is None:
         # A table of attributes has one at least: a constant stands for all that is not looked at.
         constant = polars.lit("-").alias("rows" if "rows" not in inputs else "all")
-        rows = frame.select(inputs).with_columns(constant)
+        rows = frame.select([frame.get_column(name) for name in inputs]).with_columns(constant)
     else:
-        rows = frame.select(*inputs, label_column)
+        rows = frame.select([frame.get_column(name) for name in (*inputs, label_column)])
     if column is not None:
         paths = frame[column].to_list()
         dataset = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)

@@ -214,7 +214,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (
         write("path,label\na.png,x\n".encode("utf-16-be")),
         {},
-        "rows.csv is UTF-16 or no text at all",
+        "rows.csv is UTF-16 without its mark, UTF-32 or no text at all",
     ),
     (write("\n\r\n"), {}, "rows.csv is empty"),
     (
@@ -222,7 +222,11 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
         {},
         "rows.csv, line 4 has 3 cells, and the first line has 2",
     ),
-    (write('path,label\n"a.png,x\n'), {}, "rows.csv, line 2: unexpected end of data"),
+    (
+        write('path,label\n"a.png,x\n'),
+        {},
+        "rows.csv: a quote that is opened in the row of line 2 is never closed",
+    ),
     (write('path,label\na.png,"x\ny"\n'), {}, "column 'label', row 1 has a line break"),
     (write("path,label\na.png,x\nc.png,\n"), {}, "column 'label', row 2 has no value$"),
     (write("path,label\na.png,x\nc.png\n"), {}, "column 'label', row 2 has no value$"),

@@ -59,7 +59,7 @@ class Table(PreparedSource):
     blank: str = knob(
         "refuse",
         domain="{refuse, leave-out}",
-        doc="what becomes of rows without a text, or of white space alone",
+        doc="what becomes of rows without a text, or of white space alone, or without a picture",
     )
     numbers: list[str] | None = knob(
         None, doc="columns of numbers that are inputs, instead of images or texts"
@@ -104,10 +104,15 @@ class Table(PreparedSource):
         attributes = self._attributes(rows, path)
         columns = [*attributes, *([self.unit] if self.unit else [])]
         rows, row_numbers, notes = without_missing(rows, columns, self.empty, "table.empty")
+        if self.images is not None and self.blank == "leave-out":
+            name = has_column(rows, self.path_column, path, "table.path_column")
+            rows, with_path, path_notes = without_missing(rows, [name], "leave-out", "table.blank")
+            row_numbers = row_numbers[with_path]
+            notes += [("", sentence) for _, sentence in path_notes]
         if len(row_numbers) < raw.height:
             raw = raw[row_numbers.tolist()]
         if not rows.height:
-            raise DataError(f"{path} has no row with a value in every attribute")
+            raise DataError(f"{path} has no row with a value in every attribute and an input")
         if self.text is not None:
             dataset = of_text_columns(
                 rows, "table", path, self.text, self.columns, self.unit, self.blank

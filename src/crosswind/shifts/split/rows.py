@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core import html
 from crosswind.core.seeds import hash64, permuted
-from crosswind.data.dataset import AttributedDataset
+from crosswind.data.dataset import SHOWN, AttributedDataset
 from crosswind.shifts.base import Cells, NormalForm
 from crosswind.shifts.split.assign_roles import Pool
 from crosswind.shifts.split.cell_counts import Allotment, visit_laws
@@ -55,6 +55,9 @@ class RowSet:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"{len(self):,} rows of {self.source} in {len(self.group_names):,} groups"
 
 
 @final
@@ -173,6 +176,13 @@ class Split:
     notes: tuple[str, ...]
     flips: dict[str, int]
     parts: Mapping[str, Part]
+
+    def __repr__(self) -> str:
+        sets = [("train", self.train), *self.validation.items(), *self.evaluation.items()]
+        more = ", ..." if len(self.class_names) > SHOWN else ""
+        names = ", ".join(self.class_names[:SHOWN]) + more
+        lines = [f"split into {len(self.class_names)} classes: {names}"]
+        return "\n".join([*lines, *(f"  {name}: {row_set!r}" for name, row_set in sets)])
 
     def seen(self, rows: RowSet) -> list[bool]:
         """Which groups of a set training shows, by their names; what label noise makes of a row is
