@@ -191,22 +191,19 @@ def propose(
     )
     _check_utf8("TABLE", table)
     _check_utf8("--images", inputs.folder)
-    design_notes = [_design_note(design, chosen) for design in designs]
-    notes = [
-        f"{rows.height:,} rows; {inputs.in_words}",
-        *chosen.notes,
-        *_label_notes(chosen, columns, rows),
-        *design_notes,
-        *_other_notes(attributes, further, chosen, rule),
-        *([LIT] if derive else []),
-        *_spelling_notes(spelled, chosen, designs),
-        *role_notes,
-        *blank_notes,
-        *_more_texts(inputs, text),
-        *_unparted(rows, inputs),
-        *_codes_of_nothing(rows, options.get("numbers", [])),
-        *([] if draft.forest or inputs.kind != "numbers" else [NO_FOREST]),
-    ]
+    notes = [f"{rows.height:,} rows; {inputs.in_words}", *chosen.notes]
+    notes += _label_notes(chosen, columns, rows)
+    notes += [_design_note(design, chosen) for design in designs]
+    notes += _other_notes(attributes, further, chosen, rule)
+    notes += [LIT] if derive else []
+    notes += _spelling_notes(spelled, chosen, designs)
+    notes += role_notes
+    notes += blank_notes
+    notes += _more_texts(inputs, text)
+    notes += _unparted(rows, inputs)
+    notes += _codes_of_nothing(rows, options.get("numbers", []))
+    if inputs.kind == "numbers" and not draft.forest:
+        notes.append(NO_FOREST)
     return Proposal(study_text(draft), tuple(notes), draft)
 
 
