@@ -44,13 +44,13 @@ def codes(dataset: AttributedDataset, name: str = "cluster") -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16"])
 def test_heaps_are_found_and_numbered_by_size(algorithm: str, dtype: str) -> None:
     dataset, features, heap = data()
-    found = with_clusters(
+    clustered = with_clusters(
         dataset, (features * (10 if dtype == "int16" else 1)).astype(dtype), 4, algorithm=algorithm
     )
-    assert found.attribute("cluster").values == ("0", "1", "2", "3")
-    assert np.array_equal(codes(found), heap)
-    assert found.table.names == ("label", "split", "cluster") and np.array_equal(
-        found.table.codes[:2], dataset.table.codes
+    assert clustered.attribute("cluster").values == ("0", "1", "2", "3")
+    assert np.array_equal(codes(clustered), heap)
+    assert clustered.table.names == ("label", "split", "cluster") and np.array_equal(
+        clustered.table.codes[:2], dataset.table.codes
     )
 
 
@@ -58,8 +58,8 @@ def test_equal_sizes_are_numbered_by_their_first_row() -> None:
     features = np.array([[5.0], [0.0], [5.1], [9.0], [0.1], [9.1]])
     table = AttributeTable((Attribute("label", ("a",)),), np.zeros((1, 6), np.uint8))
     for seed in range(10):  # k-means finds them in another order each time
-        found = with_clusters(AttributedDataset("six", table), features, 3, seed=seed)
-        assert codes(found).tolist() == [0, 1, 0, 2, 1, 2]
+        clustered = with_clusters(AttributedDataset("six", table), features, 3, seed=seed)
+        assert codes(clustered).tolist() == [0, 1, 0, 2, 1, 2]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -73,21 +73,23 @@ def test_the_number_of_threads_changes_nothing(
     kind = {"kmeans": KMeans, "minibatch": MiniBatchKMeans}[algorithm]
     fit, used = kind.fit, []
 
-    def watched(self: Any, *given: Any, **named: Any) -> Any:
+    def watched(self: Any, *arguments: Any, **named: Any) -> Any:
         used.append(max(pool["num_threads"] for pool in threadpool_info()))
-        return fit(self, *given, **named)
+        return fit(self, *arguments, **named)
 
     monkeypatch.setattr(kind, "fit", watched)
     features = np.random.default_rng(0).random((6000, 24), dtype=np.float32)
     how = Clustering(16, algorithm, starts=1, scale="standard", components=20)
-    found = []
+    codes_by_threads = []
     for threads in (1, 2, 3):
         with threadpool_limits(limits=threads):
-            found.append(how.codes(features))
-    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+            codes_by_threads.append(how.codes(features))
+    assert np.array_equal(codes_by_threads[0], codes_by_threads[1]) and np.array_equal(
+        codes_by_threads[0], codes_by_threads[2]
+    )
     assert used == [1, 1, 1]  # results that differ are rare, so the cause is looked at too
     assert not np.array_equal(
-        found[0],
+        codes_by_threads[0],
         Clustering(16, algorithm, starts=1, scale="standard", components=20, seed=1).codes(
             features
         ),
@@ -137,16 +139,16 @@ def test_scale_and_components_are_those_of_the_rows_to_fit_on(settings: dict[str
     )
     features[test == 1, 1] *= 1000
     split = AttributeTable((Attribute("split", ("train", "test")),), test[None])
-    found = codes(
+    cluster_codes = codes(
         with_clusters(
             AttributedDataset("two", split), features, 2, fit={"split": ["train"]}, **settings
         )
     )
     if "components" in settings:  # the first feature, in testing too
-        assert np.array_equal(found, 1 - heap)
+        assert np.array_equal(cluster_codes, 1 - heap)
     else:  # the second feature has the weight that it had in training, so in testing it decides
-        assert np.array_equal(found[:60], 1 - heap[:60]) and not np.array_equal(
-            found[60:], 1 - heap[60:]
+        assert np.array_equal(cluster_codes[:60], 1 - heap[:60]) and not np.array_equal(
+            cluster_codes[60:], 1 - heap[60:]
         )
 
 
@@ -196,13 +198,13 @@ def test_fingerprint_tells_clusters_apart_and_not_where_features_lay(tmp_path: P
 
 def test_a_cluster_is_an_attribute_like_any_other() -> None:
     dataset, features, heap = data()
-    found = crosswind.with_clusters(dataset, features, 4, name="group")
-    assert found.keep({"group": [3, 0]}).n_base == (heap == 3).sum() + (heap == 0).sum()
+    clustered = crosswind.with_clusters(dataset, features, 4, name="group")
+    assert clustered.keep({"group": [3, 0]}).n_base == (heap == 3).sum() + (heap == 0).sum()
     split = crosswind.split(
-        found, "label", ["group"], crosswind.UnseenData("group", unseen=["3"]), test=2
+        clustered, "label", ["group"], crosswind.UnseenData("group", unseen=["3"]), test=2
     )
     rows = split.train.rows
-    assert len(rows) and not (codes(found, "group")[rows] == 3).any()
+    assert len(rows) and not (codes(clustered, "group")[rows] == 3).any()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -270,22 +272,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_clustered_is_refused_in_one_sentence(name: str) -> None:
-    settings, said = REFUSED[name]
+    settings, sentence = REFUSED[name]
     dataset, features, _ = data()
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=sentence) as caught:
         with_clusters(dataset, **{"features": features, "k": 4, **settings})
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "sentence"),
     [(np.nan, "nan, which is no number"), (-np.inf, "-inf, which"), (1e16, "too large")],
 )
-def test_a_number_that_is_none_is_named_by_row_and_feature(value: float, said: str) -> None:
+def test_a_number_that_is_none_is_named_by_row_and_feature(value: float, sentence: str) -> None:
     dataset, features, _ = data(8000)
     features[5432, 1] = value
     with pytest.raises(
-        InputError, match=r"clusters\.features: the array, row 5433, feature 2 is .*" + said
+        InputError, match=r"clusters\.features: the array, row 5433, feature 2 is .*" + sentence
     ):
         with_clusters(dataset, features, 4)
 
@@ -318,10 +320,10 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 @pytest.mark.parametrize("name", files())
 def test_a_bad_file_is_one_sentence_that_names_it(tmp_path: Path, name: str) -> None:
-    content, said = files()[name]
+    content, sentence = files()[name]
     path = tmp_path / "features.npy"
     path.write_bytes(content)
-    with pytest.raises(CrosswindError, match=said) as caught:
+    with pytest.raises(CrosswindError, match=sentence) as caught:
         with_clusters(data()[0], path, 4)
     assert isinstance(caught.value, DataError)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)

@@ -29,19 +29,19 @@ from crosswind.studies.store import Store
 from crosswind.training.loader import TrainingRows
 from crosswind.training.loop import Trajectory
 
-FACTS = {known.name: known for known in listing("methods") if known.module.startswith("crosswind.")}
+FACTS = {facts.name: facts for facts in listing("methods") if facts.module.startswith("crosswind.")}
 EVERY = pytest.mark.parametrize("name", [name for name in FACTS if name != "lora"])
 """All but the one that these tests' network has no layer for: `tests/contract` and its own tests
 try it."""
-ADAPTING = [name for name, known in FACTS.items() if known.needs and known.needs.adapts]
-BASED = [name for name, known in FACTS.items() if known.needs and known.needs.base]
+ADAPTING = [name for name, facts in FACTS.items() if facts.needs and facts.needs.adapts]
+BASED = [name for name, facts in FACTS.items() if facts.needs and facts.needs.base]
 BY_ENVIRONMENT = [
     name
-    for name, known in FACTS.items()
-    if known.needs and known.needs.sampler == "per-environment"
+    for name, facts in FACTS.items()
+    if facts.needs and facts.needs.sampler == "per-environment"
 ]
-BY_GROUP = [name for name, known in FACTS.items() if known.needs and known.needs.groups]
-OWN = [name for name, known in FACTS.items() if "predict" in known.defines]
+BY_GROUP = [name for name, facts in FACTS.items() if facts.needs and facts.needs.groups]
+OWN = [name for name, facts in FACTS.items() if "predict" in facts.defines]
 """Methods that answer by more than the model's forward pass: their own tests look at what they
 predict."""
 OWN_NETWORK = ["beta-vae"]
@@ -50,9 +50,9 @@ APPENDING = {"ada": 2, "cyclegan": 0, "me-ada": 2}
 """Methods whose last stage has copies among its rows, and by how many steps it is shorter than the
 run."""
 PAIRED = {
-    name: {known.needs.pairs: "class"}
-    for name, known in FACTS.items()
-    if known.needs and known.needs.pairs
+    name: {facts.needs.pairs: "class"}
+    for name, facts in FACTS.items()
+    if facts.needs and facts.needs.pairs
 }
 """Methods that pair rows, here of a class, since these rows show no image in two environments."""
 STEPS = 8

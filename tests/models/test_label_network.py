@@ -117,9 +117,9 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
     batch_sizes: list[int] = []
     plain = type(loaded.model).forward
 
-    def counted(self: Any, *given: Any, **told: Any) -> Any:
-        batch_sizes.append(len(told["input_ids"]))
-        return plain(self, *given, **told)
+    def counted(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        batch_sizes.append(len(keywords["input_ids"]))
+        return plain(self, *arguments, **keywords)
 
     monkeypatch.setattr(type(loaded.model), "forward", counted)
     names = {"0": "zero one", "1": "one not two", "2": "two"}
@@ -156,7 +156,7 @@ def test_a_network_that_confuses_labels_is_asked_for_one_at_a_time(
     monkeypatch.setattr(
         LlamaModel,
         "forward",
-        lambda self, *given, position_ids=None, **told: plain(self, *given, **told),
+        lambda self, *arguments, position_ids=None, **keywords: plain(self, *arguments, **keywords),
     )
     logits, passes_made = passes(folders["llava"], monkeypatch)
     assert passes_made == [1, 1, 1, 1] + [4] * 10
@@ -184,17 +184,17 @@ def test_confused_labels_are_seen_in_every_precision(
     what must."""
     from transformers import LlamaModel
 
-    def forward(self: Any, *given: Any, **told: Any) -> Any:
-        mask = told.get("attention_mask")
+    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        mask = keywords.get("attention_mask")
         if broken == "places":
-            told["position_ids"] = None
+            keywords["position_ids"] = None
         if (
             broken == "mask" and mask is not None and mask.ndim == 4
         ):  # each token sees all before it
-            told["attention_mask"] = torch.full_like(mask, torch.finfo(mask.dtype).min).triu(1)
+            keywords["attention_mask"] = torch.full_like(mask, torch.finfo(mask.dtype).min).triu(1)
         if broken == "packing":  # the library takes places that begin anew for several texts
-            told["attention_mask"] = None
-        return plain(self, *given, **told)
+            keywords["attention_mask"] = None
+        return plain(self, *arguments, **keywords)
 
     plain = LlamaModel.forward
     monkeypatch.setattr(LlamaModel, "forward", forward)
@@ -255,7 +255,7 @@ def test_adapters_leave_what_tells_tokens_alone(
 
 
 @pytest.mark.parametrize(
-    ("knobs", "told"),
+    ("knobs", "sentence"),
     [
         ({"by": "generate"}, "models.m.by: must be score with tuned"),
         ({"fallback": "What is it"}, "models.m.fallback: is for models that are not tuned"),
@@ -265,7 +265,7 @@ def test_adapters_leave_what_tells_tokens_alone(
     ],
 )
 def test_what_cannot_be_trained_is_refused_when_it_is_planned(
-    knobs: dict[str, Any], told: str, folders: dict[str, Path]
+    knobs: dict[str, Any], sentence: str, folders: dict[str, Path]
 ) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(
@@ -283,7 +283,7 @@ def test_what_cannot_be_trained_is_refused_when_it_is_planned(
                 }
             )
         )
-    assert told in str(caught.value)
+    assert sentence in str(caught.value)
 
 
 def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
@@ -302,9 +302,14 @@ def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     ):
         network(short)
     odd = write_llava(tmp_path / "odd")
-    told = json.loads((odd / "processor_config.json").read_text())
+    processor_config = json.loads((odd / "processor_config.json").read_text())
     (odd / "processor_config.json").write_text(
-        json.dumps({**told, "image_processor": {**told["image_processor"], "do_resize": False}})
+        json.dumps(
+            {
+                **processor_config,
+                "image_processor": {**processor_config["image_processor"], "do_resize": False},
+            }
+        )
     )
     with pytest.raises(InputError, match=r"model.path: its processor has do_resize off"):
         network(odd)
@@ -320,7 +325,7 @@ def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     monkeypatch.setattr(
         LlamaModel,
         "forward",
-        lambda self, *given, position_ids=None, **told: plain(self, *given, **told),
+        lambda self, *arguments, position_ids=None, **keywords: plain(self, *arguments, **keywords),
     )
     with pytest.raises(
         InputError,

@@ -50,15 +50,15 @@ def rows(data: str = "digits", less: float = 0.0) -> list[dict[str, Any]]:
     ]
 
 
-def view(more: list[dict[str, Any]] | None = None) -> Any:
-    (item,) = families(arrange([*rows(), *(more or [])]).shown(), RESOLVED)
-    return item
+def view(added_rows: list[dict[str, Any]] | None = None) -> Any:
+    (family_view,) = families(arrange([*rows(), *(added_rows or [])]).shown(), RESOLVED)
+    return family_view
 
 
 def test_rows_are_methods_on_the_main_model_and_the_reference_on_others() -> None:
-    item = view()
-    assert item.baseline == "mlp"
-    assert list(item.family.items()) == [
+    family_view = view()
+    assert family_view.baseline == "mlp"
+    assert list(family_view.family.items()) == [
         ("mlp", "architecture"),
         ("resnet18", "architecture"),
         ("irm", "out-of-distribution generalisation"),
@@ -66,8 +66,8 @@ def test_rows_are_methods_on_the_main_model_and_the_reference_on_others() -> Non
         ("randaugment", "heuristic augmentation"),
         ("not-a-method", "other"),
     ]
-    assert item.methods == ["irm", "groupdro", "randaugment", "not-a-method"]
-    assert item.shifted == ["SC"]
+    assert family_view.methods == ["irm", "groupdro", "randaugment", "not-a-method"]
+    assert family_view.shifted == ["SC"]
 
 
 def test_changes_are_percentages_of_the_baseline_at_the_same_seed() -> None:
@@ -87,11 +87,11 @@ def test_changes_are_percentages_of_the_baseline_at_the_same_seed() -> None:
 def test_data_sets_are_averaged_before_seeds() -> None:
     """A second data set 0.1 lower: resnet18 under none 0.5 / 0.4 and 0.3 / 0.3, +25 and 0; with the
     first +22.5 and 0 by seed."""
-    item = view(rows("letters", less=0.1))
-    found = item.change(["resnet18"], ["none"])
-    assert found is not None
-    assert (found.mean, found.n) == (pytest.approx(11.25), 2)
-    assert item.accuracy(["irm", "groupdro"], ["none", "SC"])[0] == pytest.approx(
+    family_view = view(rows("letters", less=0.1))
+    change = family_view.change(["resnet18"], ["none"])
+    assert change is not None
+    assert (change.mean, change.n) == (pytest.approx(11.25), 2)
+    assert family_view.accuracy(["irm", "groupdro"], ["none", "SC"])[0] == pytest.approx(
         (0.5 + 0.2 + 0.4 + 0.5) / 4 - 0.05
     )
 
@@ -101,15 +101,17 @@ def test_a_label_is_called_as_its_method_unless_both_run_on_one_data_set() -> No
         **RESOLVED,
         "methods": {**RESOLVED["methods"], "drawn-2": {"method": "randaugment"}},
     }
-    other = [
+    letter_rows = [
         {**row, "method": "drawn-2" if row["method"] == "drawn" else row["method"]}
         for row in rows("letters")
     ]
-    (item,) = families(arrange([*rows(), *other]).shown(), resolved)
-    assert "randaugment" in item.family and len(item.entries("SC", "randaugment")) == 2
-    both = [{**row, "method": "drawn-2"} for row in rows() if row["method"] == "drawn"]
-    (item,) = families(arrange([*rows(), *both]).shown(), resolved)
-    assert {"drawn", "drawn-2"} <= set(item.family)
+    (family_view,) = families(arrange([*rows(), *letter_rows]).shown(), resolved)
+    assert (
+        "randaugment" in family_view.family and len(family_view.entries("SC", "randaugment")) == 2
+    )
+    doubled_rows = [{**row, "method": "drawn-2"} for row in rows() if row["method"] == "drawn"]
+    (family_view,) = families(arrange([*rows(), *doubled_rows]).shown(), resolved)
+    assert {"drawn", "drawn-2"} <= set(family_view.family)
 
 
 def test_ranks_are_means_over_shifts_by_data_set_and_seed() -> None:

@@ -16,45 +16,45 @@ from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.store import Store
 
 
-def delete(path, other):
+def delete(path, other_path):
     path.unlink()
 
 
-def delete_the_folder(path, other):
+def delete_the_folder(path, other_path):
     shutil.rmtree(path.parent)
 
 
-def truncate(path, other):
+def truncate(path, other_path):
     os.truncate(path, path.stat().st_size - 1)
 
 
-def flip_a_bit(path, other):
+def flip_a_bit(path, other_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def append(path, other):
+def append(path, other_path):
     path.write_bytes(path.read_bytes() + b" ")
 
 
-def swap(path, other):
+def swap(path, other_path):
     mine = path.read_bytes()
-    path.write_bytes(other.read_bytes())
-    other.write_bytes(mine)
+    path.write_bytes(other_path.read_bytes())
+    other_path.write_bytes(mine)
 
 
-def link(path, other):
+def link(path, other_path):
     path.rename(path.with_suffix(".moved"))
     path.symlink_to(path.with_suffix(".moved"))
 
 
-def folder(path, other):
+def folder(path, other_path):
     path.unlink()
     path.mkdir()
 
 
-def pipe(path, other):
+def pipe(path, other_path):
     path.unlink()
     os.mkfifo(path)
 
@@ -76,8 +76,8 @@ DAMAGE = {
 SAME_SIZE = ("flip_a_bit",)  # what status cannot see; swapped files may have one size too
 
 
-def found_by(verb, out, capsys, *more):
-    status = _status([verb, str(out), "--json", *more])
+def found_by(verb, out, capsys, *options):
+    status = _status([verb, str(out), "--json", *options])
     return status, json.loads(capsys.readouterr().out)
 
 

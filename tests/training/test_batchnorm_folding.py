@@ -26,9 +26,9 @@ from crosswind.training.predicting import evaluation_mode, predict, predict_adap
 from crosswind.training.settings import TrainingSettings
 
 OURS = [
-    item
-    for item in listing("models")
-    if item.module.startswith("crosswind.") and item.built is not None
+    model_facts
+    for model_facts in listing("models")
+    if model_facts.module.startswith("crosswind.") and model_facts.built is not None
 ]
 FITTING = [
     model
@@ -36,7 +36,9 @@ FITTING = [
     if model.built and model.built.trained and model.built.gradient and "image" in model.built.takes
 ]
 NAMES = [
-    item.name for item in FITTING if item.built and not item.built.folders
+    model_facts.name
+    for model_facts in FITTING
+    if model_facts.built and not model_facts.built.folders
 ]  # clip is a folder's, and has no batch norm
 LONG = ("vit-b-16", "resnet101", "timm")
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
@@ -94,13 +96,13 @@ def picture(side: int = 32, n: int = 3, channels: int = 3) -> Tensor:
 def test_the_sweep_knows_every_model_with_batch_norm() -> None:
     assert len(NAMES) >= 8
     built = {model.name: model for model in listing("models") if model.name in NAMES}
-    always = {name for name, known in built.items() if known.built and known.built.norm == "batch"}
+    always = {name for name, model in built.items() if model.built and model.built.norm == "batch"}
     # A norm may be a knob, which the form names: those whose default is batch norm.
     chosen = {
         name
-        for name, known in built.items()
-        for knob in known.knobs
-        if known.built and knob.name == known.built.norm
+        for name, model in built.items()
+        for knob in model.knobs
+        if model.built and knob.name == model.built.norm
     }
     chosen = {
         name
@@ -182,7 +184,10 @@ def test_nothing_of_the_original_changes() -> None:
         evaluated({"m": model}, "bf16", lambda modules_made: modules_made["m"](picture()))
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert (
-        all(one is two for one, two in zip(modules_before, model.modules(), strict=True))
+        all(
+            before_module is after_module
+            for before_module, after_module in zip(modules_before, model.modules(), strict=True)
+        )
         and type(model) is Model
     )
     assert all(
@@ -213,9 +218,9 @@ def conv(before: int = 3, after: int = 4, **settings: Any) -> nn.Conv2d:
 class Parts(nn.Module):
     """Named parts and a forward pass."""
 
-    def __init__(self, run: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
+    def __init__(self, run: Callable[[Any, Tensor], Tensor], **submodules: nn.Module) -> None:
         super().__init__()
-        for name, submodule in parts.items():
+        for name, submodule in submodules.items():
             self.add_module(name, submodule)
         self.run = run
 
@@ -425,10 +430,10 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
     model = around(body)
     calls_seen: list[Any] = []
     hook = body.conv.register_forward_hook(
-        lambda submodule, inputs, output: calls_seen.append(output)
+        lambda submodule, inputs, conv_output: calls_seen.append(conv_output)
     )  # type: ignore[union-attr,operator]
     both(model, picture(8))
-    assert [type(known) for known in calls_seen] == [Tensor, Tensor]
+    assert [type(traced) for traced in calls_seen] == [Tensor, Tensor]
     hook.remove()
     calls = body.calls
     del body.last

@@ -304,14 +304,14 @@ def _never_stop() -> None:
     STOP.update(step=None, stage="main")
 
 
-def goes_on(method: Method, path: Path, step: int, stage: str = "main", **more: Any) -> None:
+def goes_on(method: Method, path: Path, step: int, stage: str = "main", **settings: Any) -> None:
     """A run that ends before a step goes on to what an undisturbed one gives."""
-    uninterrupted = run(method, **more)
+    uninterrupted = run(method, **settings)
     STOP.update(step=step, stage=stage)
     with pytest.raises(Stopped):
-        run(method, checkpoint=path, **more)
+        run(method, checkpoint=path, **settings)
     STOP["step"] = None
-    _same(uninterrupted, run(method, checkpoint=path, **more))
+    _same(uninterrupted, run(method, checkpoint=path, **settings))
 
 
 @pytest.mark.parametrize("step", [0, 3, 4, 5, 11])
@@ -325,12 +325,12 @@ def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: s
         model=model,
         progress=lambda event: done.append(event["step"]),
     )
-    again = [at for at in (4, 8, 12) if at > step // 4 * 4]
+    again = [step_reached for step_reached in (4, 8, 12) if step_reached > step // 4 * 4]
     assert done == [
         4,
         8,
         12,
-        *(at for at in (4, 8, 12) if at not in again),
+        *(step_reached for step_reached in (4, 8, 12) if step_reached not in again),
         *again,
     ]  # what was validated is not done again
 
@@ -377,18 +377,18 @@ def test_run_stopped_at_each_validation_goes_on_with_equal_bits(tmp_path: Path) 
     _same(uninterrupted, trajectory)
 
 
-def _same(one: Any, two: Any) -> None:
+def _same(first: Any, second: Any) -> None:
     def without_seconds(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
 
-    assert without_seconds(one.history) == without_seconds(two.history)
-    assert {rule: selection.step for rule, selection in one.selections.items()} == {
-        rule: selection.step for rule, selection in two.selections.items()
+    assert without_seconds(first.history) == without_seconds(second.history)
+    assert {rule: selection.step for rule, selection in first.selections.items()} == {
+        rule: selection.step for rule, selection in second.selections.items()
     }
-    for rule in one.selections:
-        assert same_weights(one, two, rule)
-        for name, predictions in one.predictions[rule].items():
-            assert np.array_equal(predictions.logits, two.predictions[rule][name].logits)
+    for rule in first.selections:
+        assert same_weights(first, second, rule)
+        for name, predictions in first.predictions[rule].items():
+            assert np.array_equal(predictions.logits, second.predictions[rule][name].logits)
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -853,7 +853,7 @@ def test_extra_examples_join_the_epoch() -> None:
     COUNTS.clear()
     run(Growing())
     assert [epoch for epoch, _ in COUNTS] == [step * 16 // 120 for step in range(15)]
-    assert sum(made for _, made in COUNTS) == 120  # 15 steps x 16 = two epochs
+    assert sum(n_made for _, n_made in COUNTS) == 120  # 15 steps x 16 = two epochs
 
 
 def test_extra_examples_go_on_with_equal_bits(tmp_path: Path) -> None:
@@ -1051,7 +1051,8 @@ def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -
             score_entry["worst_group"] < score_entry["accuracy"] for score_entry in sentence
         )
         first = min(
-            range(10), key=lambda place: (-sentence[place][score], sentence[place]["nll"], place)
+            range(10),
+            key=lambda position: (-sentence[position][score], sentence[position]["nll"], position),
         )
         assert trajectory.selections[rule].step == 3 * (first + 1), rule
         assert getattr(trajectory.selections[rule].scores[name], score) == sentence[first][score]
@@ -1107,7 +1108,7 @@ def test_checkpoints_are_written_by_time(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         module, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
     )
-    monkeypatch.setattr(module.Run, "_write", lambda self, place: written.append(now[0]))
+    monkeypatch.setattr(module.Run, "_write", lambda self, path: written.append(now[0]))
 
     def wait(event: dict[str, Any]) -> None:
         now[0] += 20

@@ -48,10 +48,10 @@ def test_one_row_of_pixels_by_hand() -> None:
     """Pixels 0 8 16 24, the box 8 16, to 4 pixels: sources -1/4 -> 0, 1/4, 3/4, 5/4 -> 1 give 8 10
     14 16; mirrored 16 14 10 8."""
     x = torch.tensor([0, 8, 16, 24], dtype=torch.uint8).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
-    found = resized_crop(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True]))
-    assert found.flatten(1).tolist() == [[8, 10, 14, 16], [16, 14, 10, 8]]
+    cropped = resized_crop(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True]))
+    assert cropped.flatten(1).tolist() == [[8, 10, 14, 16], [16, 14, 10, 8]]
     assert torch.equal(
-        _by_batch(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True])), found
+        _by_batch(x, torch.tensor([[0, 1, 1, 2]] * 2), torch.tensor([False, True])), cropped
     )
 
 
@@ -68,8 +68,8 @@ def test_crops_are_torchvisions(size: tuple[int, int], channels: int) -> None:
     drawn[0], drawn[1] = torch.tensor([0, 0, 1, 1]), torch.tensor([size[0] - 1, size[1] - 2, 1, 2])
     expected = []
     for i in range(43):
-        one = theirs.resized_crop(image(x[i]), *drawn[i].tolist(), size=list(size))
-        expected.append(tensor(theirs.hflip(one) if flip[i] else one))
+        cropped = theirs.resized_crop(image(x[i]), *drawn[i].tolist(), size=list(size))
+        expected.append(tensor(theirs.hflip(cropped) if flip[i] else cropped))
     if channels == 1:
         assert torch.equal(resized_crop(x, drawn, flip), _by_batch(x, drawn, flip))
     difference = (_by_image(x, drawn, flip).int() - torch.stack(expected).int()).abs()
@@ -88,21 +88,21 @@ def test_crops_of_a_batch_at_a_time_are_exact() -> None:
     before the fraction is cut."""
 
     def taps(start: int, extent: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        place = np.floor(
+        position = np.floor(
             np.maximum((np.arange(size) + 0.5) * (extent / size) - 0.5, 0) * 256 + 0.5
         ).astype(np.int64)
-        first = np.minimum(place // 256, extent - 1)
-        return start + first, start + np.minimum(first + 1, extent - 1), place - 256 * first
+        first = np.minimum(position // 256, extent - 1)
+        return start + first, start + np.minimum(first + 1, extent - 1), position - 256 * first
 
     x, drawn = pictures(), boxes(32, (33, 29))
-    found = _by_batch(x, drawn, torch.zeros(32, dtype=torch.bool)).numpy()
+    crops = _by_batch(x, drawn, torch.zeros(32, dtype=torch.bool)).numpy()
     for i, (top, left, h, w) in enumerate(drawn.tolist()):
         levels = x[i].numpy().astype(np.int64)
-        near, far, share = taps(top, h, 33)
-        levels = levels[:, near] * (256 - share)[:, None] + levels[:, far] * share[:, None]
-        near, far, share = taps(left, w, 29)
-        levels = levels[:, :, near] * (256 - share) + levels[:, :, far] * share
-        assert np.array_equal(found[i], (levels + 32768) >> 16)
+        lower_pixels, far, share = taps(top, h, 33)
+        levels = levels[:, lower_pixels] * (256 - share)[:, None] + levels[:, far] * share[:, None]
+        lower_pixels, far, share = taps(left, w, 29)
+        levels = levels[:, :, lower_pixels] * (256 - share) + levels[:, :, far] * share
+        assert np.array_equal(crops[i], (levels + 32768) >> 16)
 
 
 def test_a_box_that_is_the_whole_image_is_the_image() -> None:
@@ -111,13 +111,13 @@ def test_a_box_that_is_the_whole_image_is_the_image() -> None:
         (pictures(1), resized_crop),
         (pictures(), _by_batch),
     ):
-        whole = torch.tensor([[0, 0, 33, 29]] * 32)
-        assert torch.equal(crop(x, whole, torch.zeros(32, dtype=torch.bool)), x)
-        assert torch.equal(crop(x, whole, torch.ones(32, dtype=torch.bool)), x.flip(3))
+        whole_image = torch.tensor([[0, 0, 33, 29]] * 32)
+        assert torch.equal(crop(x, whole_image, torch.zeros(32, dtype=torch.bool)), x)
+        assert torch.equal(crop(x, whole_image, torch.ones(32, dtype=torch.bool)), x.flip(3))
         assert torch.equal(
             crop(
                 x.contiguous(memory_format=torch.channels_last),
-                whole,
+                whole_image,
                 torch.ones(32, dtype=torch.bool),
             ),
             x.flip(3),
@@ -177,18 +177,18 @@ def test_boxes_follow_torchvisions_law(size: tuple[int, int], scale: float) -> N
 )
 def test_boxes_that_never_fit_are_in_the_middle(size: tuple[int, int], expected: list[int]) -> None:
     """Area 1 with shapes that are not the image's: torchvision's fallback."""
-    found = crop_boxes(uniforms(hash64(np.arange(50), 5), BOX_DRAWS), size, (1.0, 1.0), RATIO)
-    fits = [math.isclose(size[0] * size[1], int(h) * int(w)) for _, _, h, w in found]
-    assert sum(fits) <= 50 and expected in found.tolist()
+    drawn_boxes = crop_boxes(uniforms(hash64(np.arange(50), 5), BOX_DRAWS), size, (1.0, 1.0), RATIO)
+    fits = [math.isclose(size[0] * size[1], int(h) * int(w)) for _, _, h, w in drawn_boxes]
+    assert sum(fits) <= 50 and expected in drawn_boxes.tolist()
     if size[0] == size[1]:
-        assert found.tolist() == [expected] * 50
+        assert drawn_boxes.tolist() == [expected] * 50
 
 
 def test_crops_flip_half_of_the_time() -> None:
     x, keys = pictures(3, 28, 28, 9)[:1].expand(2000, -1, -1, -1), hash64(np.arange(2000), 2)
-    found = FlipCrop(scale=1.0, narrowest=1.0, widest=1.0)(x, keys)
-    mirrored = (found == x.flip(3)).flatten(1).all(1)
-    assert (mirrored | (found == x).flatten(1).all(1)).all()
+    flipped = FlipCrop(scale=1.0, narrowest=1.0, widest=1.0)(x, keys)
+    mirrored = (flipped == x.flip(3)).flatten(1).all(1)
+    assert (mirrored | (flipped == x).flatten(1).all(1)).all()
     assert abs(float(mirrored.double().mean()) - 0.5) < 5 * math.sqrt(1 / 8000)
     with pytest.raises(
         InputError, match=r"flip-crop.narrowest: must be at most 0.5 \(the widest\), not 0.75"
@@ -200,7 +200,7 @@ def test_crops_flip_half_of_the_time() -> None:
 @pytest.mark.parametrize("hue", [0.0, 0.3])
 def test_crop_then_jitter_to_the_level(channels: int, hue: float) -> None:
     x = pictures(channels)
-    cropped, found = FlipCrop(0.3)(x, KEYS), ImageNet(0.3, hue=hue)(x, KEYS)
+    cropped, augmented = FlipCrop(0.3)(x, KEYS), ImageNet(0.3, hue=hue)(x, KEYS)
     amounts, order = jitter_draws(
         uniforms(KEYS, BOX_DRAWS + 9)[:, BOX_DRAWS + 1 :], (0.4, 0.4, 0.4, hue)
     )
@@ -211,7 +211,7 @@ def test_crop_then_jitter_to_the_level(channels: int, hue: float) -> None:
                 kind != 3 or hue
             ):  # as ColorJitter leaves out what has no range: hue there and back loses levels
                 picture = THEIRS[kind](picture, float(amounts[i, kind]))
-        assert torch.equal(found[i], tensor(picture)), i
+        assert torch.equal(augmented[i], tensor(picture)), i
     assert torch.equal(ImageNet(0.3, jitter=0.0)(x, KEYS), cropped)
 
 

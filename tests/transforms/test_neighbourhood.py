@@ -25,7 +25,7 @@ from crosswind.transforms.neighbourhood import (
 from crosswind.transforms.text.changing import changed_texts
 
 IMAGES, TEXTS = (
-    sorted(name for name, item in NEIGHBOURHOODS.items() if item.takes == kind)
+    sorted(name for name, entry in NEIGHBOURHOODS.items() if entry.takes == kind)
     for kind in ("image", "text")
 )
 
@@ -38,22 +38,22 @@ def test_the_four_are_registered_transforms_with_the_papers_magnitudes() -> None
         "ni-translate",
     ]
     assert {"ni-eda", "ni-randomreplace"} <= set(TEXTS)
-    told = {name: item.knobs() for name, item in NEIGHBOURHOODS.items()}
+    knobs_by_name = {name: entry.knobs() for name, entry in NEIGHBOURHOODS.items()}
     assert (
-        told["ni-randaugment"]["magnitude"],
-        told["ni-randaugment"]["bins"],
-        told["ni-randaugment"]["count"],
+        knobs_by_name["ni-randaugment"]["magnitude"],
+        knobs_by_name["ni-randaugment"]["bins"],
+        knobs_by_name["ni-randaugment"]["count"],
     ) == (15, 31, 1)
     assert NEIGHBOURHOODS["ni-randaugment"].knobs(large=True)["count"] == 3
-    assert told["ni-eda"] == dict.fromkeys(["replace", "insert", "swap", "delete"], 0.1) and told[
-        "ni-randomreplace"
-    ] == {"rate": 0.15}
-    assert told["ni-translate"] == {"horizontal": 0.1, "vertical": 0.1, "draw": "uniform"}
-    assert told["ni-erase"]["largest"] == 0.33 and told["ni-erase"]["tallest"] == pytest.approx(
-        10 / 3
-    )
-    assert 1 / told["ni-erase"]["widest"] == pytest.approx(1 / 3)
-    assert told["ni-flipcrop"] == {
+    assert knobs_by_name["ni-eda"] == dict.fromkeys(
+        ["replace", "insert", "swap", "delete"], 0.1
+    ) and knobs_by_name["ni-randomreplace"] == {"rate": 0.15}
+    assert knobs_by_name["ni-translate"] == {"horizontal": 0.1, "vertical": 0.1, "draw": "uniform"}
+    assert knobs_by_name["ni-erase"]["largest"] == 0.33 and knobs_by_name["ni-erase"][
+        "tallest"
+    ] == pytest.approx(10 / 3)
+    assert 1 / knobs_by_name["ni-erase"]["widest"] == pytest.approx(1 / 3)
+    assert knobs_by_name["ni-flipcrop"] == {
         "scale": 0.08,
         "flip": 0.5,
         "narrowest": 0.75,
@@ -68,20 +68,20 @@ def test_the_four_are_registered_transforms_with_the_papers_magnitudes() -> None
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("large", [False, True])
 def test_ten_neighbours_of_one_picture_differ(name: str, large: bool) -> None:
-    item = neighbourhood(name)
-    resolve(facts("transforms", item.transform).knobs, item.knobs(large), name, name)
+    entry = neighbourhood(name)
+    resolve(facts("transforms", entry.transform).knobs, entry.knobs(large), name, name)
     x = pictures()[:1].expand(NEIGHBOURS, -1, -1, -1)
-    found = load("transforms", item.transform)(**item.knobs(large))(
+    neighbours = load("transforms", entry.transform)(**entry.knobs(large))(
         x, hash64(np.arange(NEIGHBOURS), 5)
     )
-    assert len({row.numpy().tobytes() for row in found}) >= 8
+    assert len({row.numpy().tobytes() for row in neighbours}) >= 8
 
 
 def test_levels_of_randaugment_are_drawn_up_to_the_magnitude() -> None:
     """Rotations by 0 to 15 of 30 levels, 30 degrees at the last: level k turns by k degrees to
     either side, so 31 angles."""
-    item = neighbourhood("ni-randaugment")
-    transform = load("transforms", item.transform)(**{**item.knobs(), "operations": "rotate"})
+    entry = neighbourhood("ni-randaugment")
+    transform = load("transforms", entry.transform)(**{**entry.knobs(), "operations": "rotate"})
     chains = transform.chains(hash64(np.arange(4000), 1), (32, 32))
     angles = np.unique(np.round(np.asarray(chains.magnitudes).ravel(), 3) + 0.0)
     assert angles.tolist() == list(range(-15, 16))
@@ -97,10 +97,10 @@ REVIEW = (
 
 @pytest.mark.parametrize("name", ["ni-eda", "ni-randomreplace"])
 def test_ten_neighbours_of_one_text_differ(name: str) -> None:
-    item = neighbourhood(name)
-    transform = load("text-transforms", item.transform)(**item.knobs())
-    found = changed_texts(transform, [REVIEW] * NEIGHBOURS, hash64(np.arange(NEIGHBOURS), 5))
-    assert len(set(found)) >= 8 and REVIEW not in found
+    entry = neighbourhood(name)
+    transform = load("text-transforms", entry.transform)(**entry.knobs())
+    neighbours = changed_texts(transform, [REVIEW] * NEIGHBOURS, hash64(np.arange(NEIGHBOURS), 5))
+    assert len(set(neighbours)) >= 8 and REVIEW not in neighbours
 
 
 @pytest.mark.parametrize(("kind", "room"), [("image", "transforms"), ("text", "text-transforms")])
@@ -126,20 +126,20 @@ def test_each_change_of_the_pool_of_texts_changes_one_the_more_the_stronger() ->
         ),
     )
     met = 0
-    for place in range(0, len(TEXT_POOL), 3):
+    for number in range(0, len(TEXT_POOL), 3):
         far = []
-        for change in TEXT_POOL[place : place + 3]:
-            made = changed_texts(
+        for change in TEXT_POOL[number : number + 3]:
+            changed = changed_texts(
                 load("text-transforms", change.transform)(**change.knobs),
                 [REVIEW] * len(keys),
                 keys,
             )
-            assert all(made)
+            assert all(changed)
             far.append(
                 np.mean(
                     [
                         1 - SequenceMatcher(None, plain[0], text, autojunk=False).ratio()
-                        for text in made
+                        for text in changed
                     ]
                 )
             )

@@ -27,27 +27,31 @@ IMAGES, _ = pictures(90, 0)
 def files() -> dict[str, bytes]:
     """Three pictures of each class in each part, one of each origin, named as in the archive, and
     the texts beside them."""
-    found = {
+    archive_files = {
         "README": b"CINIC-10",
         "imagenet-contributors.csv": b"synset, image_num, cinic_set, class\n",
     }
     for i, image in enumerate(IMAGES):
-        found[f"{SPLITS[i // 30]}/{CLASSES[i // 3 % 10]}/{NAMES[i % 3].format(i)}"] = png(image)
-    return found
+        archive_files[f"{SPLITS[i // 30]}/{CLASSES[i // 3 % 10]}/{NAMES[i % 3].format(i)}"] = png(
+            image
+        )
+    return archive_files
 
 
-def shuffled(held: dict[str, bytes]) -> dict[str, bytes]:
+def shuffled(archive_files: dict[str, bytes]) -> dict[str, bytes]:
     """The same files in another order: an archive is in the order in which a disk gave them."""
-    names = list(held)
-    return {names[i]: held[names[i]] for i in np.random.default_rng(1).permutation(len(names))}
+    names = list(archive_files)
+    return {
+        names[i]: archive_files[names[i]] for i in np.random.default_rng(1).permutation(len(names))
+    }
 
 
-def write(way: str, folder: Path, held: dict[str, bytes]) -> Path:
+def write(way: str, folder: Path, archive_files: dict[str, bytes]) -> Path:
     if way.startswith("archive"):
         return tar_gz(
-            folder / ARCHIVE, shuffled(held), "." if way == "archive" else "CINIC-10"
+            folder / ARCHIVE, shuffled(archive_files), "." if way == "archive" else "CINIC-10"
         ).parent
-    return unpacked(folder if way == "folder" else folder / "CINIC-10", held) and folder
+    return unpacked(folder if way == "folder" else folder / "CINIC-10", archive_files) and folder
 
 
 WAYS = ["archive", "archive with a folder", "folder", "folder in a folder"]
@@ -58,7 +62,7 @@ def test_pictures_have_the_attributes_of_their_names(way: str, tmp_path: Path) -
     reading = Cinic10().read(write(way, tmp_path, files()))
     assert dict(reading.parts) == {"train": 30, "valid": 30, "test": 30}
     data = reading.dataset
-    assert [(item.name, item.values) for item in data.schema] == [
+    assert [(attribute.name, attribute.values) for attribute in data.schema] == [
         ("class", tuple(CLASSES)),
         ("split", SPLITS),
         ("origin", ("cifar10-train", "cifar10-test", "imagenet")),
@@ -71,18 +75,20 @@ def test_pictures_have_the_attributes_of_their_names(way: str, tmp_path: Path) -
     assert data.table.column("split").tolist() == [i // 30 for i in range(90)]
     assert data.table.column("origin").tolist() == [1, 0, 2] * 30
     with ThreadPoolExecutor(4) as pool:
-        parts = list(
+        blocks = list(
             pool.map(lambda start: data.inputs(np.arange(start, start + 9)), range(0, 90, 9))
         )
-    assert np.array_equal(np.concatenate(parts), IMAGES[order])
+    assert np.array_equal(np.concatenate(blocks), IMAGES[order])
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
 
 
 def test_grey_pictures_become_colour(tmp_path: Path) -> None:
-    held = dict(files())
+    archive_files = dict(files())
     name = "train/airplane/cifar10-train-0.png"
-    held[name] = png(IMAGES[0], "L")
-    picture = Cinic10().read(write("archive", tmp_path, held)).dataset.inputs(np.array([1]))[0]
+    archive_files[name] = png(IMAGES[0], "L")
+    picture = (
+        Cinic10().read(write("archive", tmp_path, archive_files)).dataset.inputs(np.array([1]))[0]
+    )
     assert np.array_equal(picture[..., 0], picture[..., 1]) and np.array_equal(
         picture[..., 0], picture[..., 2]
     )
@@ -110,19 +116,19 @@ def test_wrong_names_are_refused(way: str, tmp_path: Path) -> None:
 
 
 def test_wrong_archives_are_refused(tmp_path: Path) -> None:
-    def words(held: dict[str, bytes], said: str) -> None:
-        with pytest.raises(DataError, match=said):
-            Cinic10().read(write("archive", tmp_path, held))
+    def words(archive_files: dict[str, bytes], sentence: str) -> None:
+        with pytest.raises(DataError, match=sentence):
+            Cinic10().read(write("archive", tmp_path, archive_files))
 
-    one = png(IMAGES[0])
+    picture_bytes = png(IMAGES[0])
     words(
-        files() | {"train/lorry/n02690373_1.png": one},
+        files() | {"train/lorry/n02690373_1.png": picture_bytes},
         "'train/lorry/n02690373_1.png' is not PART/CLASS/FILE",
     )
-    words(files() | {"extra/truck/n02690373_1.png": one}, "is not PART/CLASS/FILE")
-    words(files() | {"n02690373_1.png": one}, "'n02690373_1.png' is not PART/CLASS/FILE")
+    words(files() | {"extra/truck/n02690373_1.png": picture_bytes}, "is not PART/CLASS/FILE")
+    words(files() | {"n02690373_1.png": picture_bytes}, "'n02690373_1.png' is not PART/CLASS/FILE")
     words({"README": b"CINIC-10"}, "is not CINIC-10: it holds no picture of train/airplane")
-    words(files() | {"../out.png": one}, "out.png' is not PART/CLASS/FILE")
+    words(files() | {"../out.png": picture_bytes}, "out.png' is not PART/CLASS/FILE")
     with tarfile.open(tmp_path / ARCHIVE, "w:gz") as archive:
         link = tarfile.TarInfo("train/airplane/n02690373_1.png")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"

@@ -35,16 +35,16 @@ def lists_and_images() -> tuple[Files, Files]:
     lists: Files = {}
     images: Files = {}
     for r, rendition in enumerate(RENDITIONS):
-        for part, numbers in (("train", (1, 2)), ("test", (3,))):
+        for split_name, numbers in (("train", (1, 2)), ("test", (3,))):
             lines = []
             for number, name in CLASSES.items():
-                if (rendition, part, name) == ("painting", "train", "t-shirt"):
+                if (rendition, split_name, name) == ("painting", "train", "t-shirt"):
                     continue  # as in the real list
                 for i in numbers:
                     path = f"{rendition}/{name}/{rendition}_{number:03}_{i:06}.{'png' if rendition == 'quickdraw' else 'jpg'}"
                     images[path] = encoded((40 * r, number % 200, 60 * i), path)
                     lines.append(f"{path} {number}")
-            lists[f"{rendition}_{part}.txt"] = ("\n".join(lines) + "\n").encode()
+            lists[f"{rendition}_{split_name}.txt"] = ("\n".join(lines) + "\n").encode()
         images[f"{rendition}/ambulance/duplicate.jpg"] = encoded((1, 1, 1), "x.jpg")
     return lists, images
 
@@ -68,13 +68,13 @@ def test_zips_and_unpacked_folders_are_the_same_rows(tmp_path: Path) -> None:
     reading = source.read(published(tmp_path / "zips", lists, images))
     data = reading.dataset
     assert dict(reading.parts) == {
-        f"{name} {part}": (
-            6 if (name, part) == ("painting", "train") else 8 if part == "train" else 4
+        f"{name} {split_name}": (
+            6 if (name, split_name) == ("painting", "train") else 8 if split_name == "train" else 4
         )
         for name in RENDITIONS
-        for part in ("train", "test")
+        for split_name in ("train", "test")
     }
-    assert [item.values for item in data.schema] == [
+    assert [attribute.values for attribute in data.schema] == [
         tuple(CLASSES.values()),
         RENDITIONS,
         ("train", "test"),
@@ -134,9 +134,12 @@ def test_an_unpacked_folder_serves_for_a_zip(tmp_path: Path) -> None:
     assert source.missing(folder) == ()
     (folder / "real.zip").unlink()
     (folder / "clipart_test.txt").unlink()
-    assert [item.name for item in source.missing(folder)] == ["clipart_test.txt", "real.zip"]
+    assert [original.name for original in source.missing(folder)] == [
+        "clipart_test.txt",
+        "real.zip",
+    ]
     (folder / "real").mkdir()
-    assert [item.name for item in source.missing(folder)] == ["clipart_test.txt"]
+    assert [original.name for original in source.missing(folder)] == ["clipart_test.txt"]
 
 
 def test_the_card_agrees_with_the_page_and_names_what_can_be_checked() -> None:
@@ -144,15 +147,17 @@ def test_the_card_agrees_with_the_page_and_names_what_can_be_checked() -> None:
     assert card is not None and len(card.files) == 18
     for name, rows in zip(RENDITIONS, CLEANED, strict=True):
         assert card.totals[f"{name} train"] + card.totals[f"{name} test"] == rows
-        mine = [item for item in card.files if item.variant == name]
-        assert [item.name for item in mine] == [
+        mine = [original for original in card.files if original.variant == name]
+        assert [original.name for original in mine] == [
             f"{name}_train.txt",
             f"{name}_test.txt",
             f"{name}.zip",
         ]
         assert all(
-            re.fullmatch("[0-9a-f]{64}", item.sha256) and item.size and item.url.endswith(item.name)
-            for item in mine
+            re.fullmatch("[0-9a-f]{64}", original.sha256)
+            and original.size
+            and original.url.endswith(original.name)
+            for original in mine
         )
     assert sum(card.totals.values()) == 586_575
     # 70% of each rendition trains, and the bytes of a list grow with its rows.
@@ -222,7 +227,7 @@ def test_what_is_not_as_published_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("renditions", "words"),
     [
         (["fotos"], "domainnet.renditions: unknown rendition 'fotos'"),
         (["sketches"], "did you mean 'sketch'"),
@@ -232,8 +237,8 @@ def test_what_is_not_as_published_is_one_sentence(
         ([1], "must be a list of renditions"),
     ],
 )
-def test_renditions_that_are_none_are_refused(given: object, words: str) -> None:
+def test_renditions_that_are_none_are_refused(renditions: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        DomainNet(renditions=given)  # type: ignore[arg-type]
+        DomainNet(renditions=renditions)  # type: ignore[arg-type]
     with pytest.raises(CrosswindError, match=words.replace("domainnet.", "data.")):
-        open_source("domainnet", {"renditions": given})
+        open_source("domainnet", {"renditions": renditions})

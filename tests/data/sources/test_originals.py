@@ -51,11 +51,11 @@ def cifar101(folder: Path) -> None:
 
 
 def cifar102(folder: Path) -> None:
-    for part, rows in (("train", 23), ("test", 11)):
+    for split_name, rows in (("train", 23), ("test", 11)):
         images, labels = pictures(rows, 1)
         npz(
             folder,
-            f"cifar102_{part}.npz",
+            f"cifar102_{split_name}.npz",
             images=images,
             labels=labels.astype(np.int64),
             label_names=np.array(CLASSES),
@@ -64,7 +64,9 @@ def cifar102(folder: Path) -> None:
 
 def svhn(folder: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
-    write_svhn(folder, {part: (pixels, np.arange(10)) for part in ("train", "test", "extra")})
+    write_svhn(
+        folder, {split_name: (pixels, np.arange(10)) for split_name in ("train", "test", "extra")}
+    )
 
 
 def mpi3d(folder: Path) -> None:
@@ -113,7 +115,7 @@ CASES = {
     ),
     "smallnorb": OriginalFiles(
         lambda folder: write_norb(
-            folder, {part: norb_part(part, 60) for part in ("train", "test")}
+            folder, {split_name: norb_part(split_name, 60) for split_name in ("train", "test")}
         ),
         {"camera": "both"},
     ),
@@ -187,8 +189,8 @@ def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(
 ) -> None:
     source, originals = made(name, tmp_path)
     reading = source.read(originals)
-    found = reading.dataset
-    assert sum(reading.parts.values()) in (found.n_rows, found.n_rows // 2)
+    dataset = reading.dataset
+    assert sum(reading.parts.values()) in (dataset.n_rows, dataset.n_rows // 2)
     if totals := source.totals():
         assert set(reading.parts) <= set(totals)
         with pytest.raises(
@@ -197,13 +199,13 @@ def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(
             prepare(source, originals=str(originals))
     assert copies(tmp_path) == []
     assert prepare(source, originals=str(originals), accept_totals=True).made
-    rows = np.arange(found.n_rows)
+    rows = np.arange(dataset.n_rows)
     assert len(copies(tmp_path)) == 1
     opened = source.load()
     if name != "dsprites":  # it colours its copy
         assert (
-            np.array_equal(opened.inputs(rows), found.inputs(rows))
-            and opened.table.digest() == found.table.digest()
+            np.array_equal(opened.inputs(rows), dataset.inputs(rows))
+            and opened.table.digest() == dataset.table.digest()
         )
     if name not in ("domainnet", "cifar10.1", "amazon-reviews"):
         agrees(facts("sources", name).card, opened)
@@ -224,12 +226,12 @@ def test_the_contract_holds_for_what_is_drawn(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
     source, originals = made(name, tmp_path)
-    for place in files_of(originals):
-        place.rename(tmp_path / place.name)
-        words = place.name if CASES[name].needed else "holds no images of PACS"
+    for file in files_of(originals):
+        file.rename(tmp_path / file.name)
+        words = file.name if CASES[name].needed else "holds no images of PACS"
         with pytest.raises(DataError, match=words):
             prepare(source, originals=str(originals), accept_totals=True)
-        (tmp_path / place.name).rename(place)
+        (tmp_path / file.name).rename(file)
     assert copies(tmp_path) == []
 
 
@@ -238,24 +240,24 @@ def test_a_spoiled_file_is_one_sentence_and_no_copy(name: str, tmp_path: Path) -
     source, originals = made(name, tmp_path)
     good = source.read(originals).dataset
     pixels = good.inputs(np.arange(good.n_rows))
-    for place in files_of(originals):
-        whole = place.read_bytes()
-        for data in spoiled(whole, count=3):
-            place.write_bytes(data)
+    for file in files_of(originals):
+        file_bytes = file.read_bytes()
+        for data in spoiled(file_bytes, count=3):
+            file.write_bytes(data)
             try:
-                found = source.read(originals).dataset
-                same = found.n_rows == good.n_rows and np.array_equal(
-                    found.inputs(np.arange(found.n_rows)), pixels
+                dataset = source.read(originals).dataset
+                same = dataset.n_rows == good.n_rows and np.array_equal(
+                    dataset.inputs(np.arange(dataset.n_rows)), pixels
                 )
-                assert same or not CASES[name].seen, f"{place.name} was damaged and read as another"
+                assert same or not CASES[name].seen, f"{file.name} was damaged and read as another"
             except DataError as error:
                 assert "\n" not in str(error)
-        place.write_bytes(whole[: len(whole) // 2])
+        file.write_bytes(file_bytes[: len(file_bytes) // 2])
         with pytest.raises(DataError) as caught:
             prepare(source, originals=str(originals), accept_totals=True)
         assert "\n" not in str(caught.value) and copies(tmp_path) == []
-        place.write_bytes(b"<!DOCTYPE html><p>Log in")
+        file.write_bytes(b"<!DOCTYPE html><p>Log in")
         with pytest.raises(DataError):
             source.read(originals)
-        place.write_bytes(whole)
+        file.write_bytes(file_bytes)
     assert np.array_equal(source.read(originals).dataset.inputs(np.arange(good.n_rows)), pixels)

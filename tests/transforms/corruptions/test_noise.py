@@ -58,8 +58,8 @@ def test_first_values_by_the_definition_in_floats() -> None:
     )
     q = _quantiles()[bits16(KEYS[:4], 3 * 64 * 64).numpy()].reshape(4, 3, 64, 64)
     exact = np.clip(x.numpy() + 0.18 * 255 * q, 0, 255)
-    found = GaussianNoise(3)(x, KEYS[:4]).numpy()
-    differ = found != np.floor(exact)
+    noisy = GaussianNoise(3)(x, KEYS[:4]).numpy()
+    differ = noisy != np.floor(exact)
     assert np.abs(exact - np.rint(exact))[differ].max(initial=0) < 2**-15
     assert differ.mean() < 1e-3
 
@@ -81,10 +81,11 @@ def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int,
         np.add.at(exact.T, levels, law.T)
         assert np.abs(counts / 65536 - exact).max() <= 1.001 / 65536
         shown = np.arange(256)
-        mean, found = exact @ shown, counts / 65536 @ shown
-        assert np.abs(mean - found).max() < 0.01
+        mean, table_mean = exact @ shown, counts / 65536 @ shown
+        assert np.abs(mean - table_mean).max() < 0.01
         assert (
-            np.abs(exact @ shown**2 - mean**2 - (counts / 65536 @ shown**2 - found**2)).max() < 1.5
+            np.abs(exact @ shown**2 - mean**2 - (counts / 65536 @ shown**2 - table_mean**2)).max()
+            < 1.5
         )
 
 
@@ -105,14 +106,14 @@ def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
     scores = []
     for level in range(256):
         expected = counts[level] / 65536 * drawn.shape[1]
-        found = np.bincount(drawn[level], minlength=256)
-        assert (found[counts[level] == 0] == 0).all()
-        many = expected >= 5
-        pooled = [(found[many], expected[many])] + [
-            (found[~many].sum(), max(expected[~many].sum(), 1.0))
+        observed = np.bincount(drawn[level], minlength=256)
+        assert (observed[counts[level] == 0] == 0).all()
+        often = expected >= 5
+        pooled = [(observed[often], expected[often])] + [
+            (observed[~often].sum(), max(expected[~often].sum(), 1.0))
         ]
         score = sum(float(np.sum((f - e) ** 2 / e)) for f, e in pooled)
-        scores.append((score - many.sum()) / np.sqrt(2 * many.sum() + 2))
+        scores.append((score - often.sum()) / np.sqrt(2 * often.sum() + 2))
     assert len(scores) == 256 and max(scores) < 6 and abs(np.mean(scores[1:])) < 0.5
     assert (drawn[0] == 0).all()
 
@@ -131,8 +132,8 @@ def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(
     salt = int((noisy == 255).sum())
     assert salt + int((noisy == 0).sum()) == int(hits.sum())
     assert abs(salt - amount / 2 * n) < 5 * np.sqrt(amount / 2 * n) + n / 65536
-    both = int((hits[:, 0] & hits[:, 1]).sum())
-    assert abs(both - amount**2 * n / 3) < 5 * np.sqrt(amount**2 * n / 3) + 5
+    hit_twice = int((hits[:, 0] & hits[:, 1]).sum())
+    assert abs(hit_twice - amount**2 * n / 3) < 5 * np.sqrt(amount**2 * n / 3) + 5
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
@@ -148,8 +149,8 @@ def test_speckle_noise_grows_with_the_value(
     )
     q = _quantiles()[bits16(KEYS[:4], 3 * side * side).numpy()].reshape(x.shape)
     exact = np.clip(x.numpy() * (1 + sd * q), 0, 255)
-    found = SpeckleNoise(severity)(x, KEYS[:4]).numpy()
-    differ = found != np.floor(exact)
+    noisy_values = SpeckleNoise(severity)(x, KEYS[:4]).numpy()
+    differ = noisy_values != np.floor(exact)
     assert np.abs(exact - np.rint(exact))[differ].max(initial=0) < 2**-11 and differ.mean() < 1e-3
     assert bool((SpeckleNoise(severity)(grey(0, side), KEYS) == 0).all())
     noisy = SpeckleNoise(severity)(grey(90, side), KEYS).double()
@@ -187,12 +188,13 @@ def test_noise_has_the_packages_distribution(kind: Any, monkeypatch: pytest.Monk
             ]
         )
         for channel in range(3):
-            found, wanted = (
-                np.bincount(one[..., channel].ravel(), minlength=256) for one in (ours, expected)
+            our_counts, their_counts = (
+                np.bincount(images[..., channel].ravel(), minlength=256)
+                for images in (ours, expected)
             )
-            assert ((found - wanted) ** 2 / (found + wanted).clip(1)).sum() < 255 + 6 * np.sqrt(
-                2 * 255
-            )
+            assert (
+                (our_counts - their_counts) ** 2 / (our_counts + their_counts).clip(1)
+            ).sum() < 255 + 6 * np.sqrt(2 * 255)
         error = np.sqrt(
             (ours.astype(float).var((0, 1)) + expected.astype(float).var((0, 1))) / (30 * 64) + 1e-9
         )
@@ -201,7 +203,7 @@ def test_noise_has_the_packages_distribution(kind: Any, monkeypatch: pytest.Monk
             < 5 * error
         ).all()
         spreads = [
-            one.astype(float).var((0, 1)).reshape(8, -1).mean(1) for one in (ours, expected)
+            images.astype(float).var((0, 1)).reshape(8, -1).mean(1) for images in (ours, expected)
         ]  # of eighths of the wedge
         assert np.allclose(*np.sqrt(spreads), rtol=0.08)
         residual = ours.astype(float) - ours.mean((0, 1))

@@ -34,12 +34,14 @@ def spectrum(planes: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([power[ring == k].mean() for k in range(1, 6)])
 
 
-def alike(ours: NDArray[np.int64], others: NDArray[np.int64], mean: float, ratio: float) -> None:
+def alike(
+    ours: NDArray[np.int64], expected_images: NDArray[np.int64], mean: float, ratio: float
+) -> None:
     """Images [n, h, h, c] of two makers: mean and mean of the channels within `mean` levels, sd and
     power within a factor."""
-    assert ours.mean((0, 1, 2)) == pytest.approx(others.mean((0, 1, 2)), abs=mean)
-    assert ours.std() == pytest.approx(others.std(), rel=ratio - 1)
-    logarithms = np.log(spectrum(ours.mean(3)) / spectrum(others.mean(3)))
+    assert ours.mean((0, 1, 2)) == pytest.approx(expected_images.mean((0, 1, 2)), abs=mean)
+    assert ours.std() == pytest.approx(expected_images.std(), rel=ratio - 1)
+    logarithms = np.log(spectrum(ours.mean(3)) / spectrum(expected_images.mean(3)))
     assert np.abs(logarithms).max() < np.log(ratio), np.exp(logarithms)
 
 
@@ -48,8 +50,8 @@ def test_the_fractal_of_given_numbers(decay: float) -> None:
     """The package's plasma_fractal fed with the same uniform numbers in the same order, its floats
     100 * 100 times as large."""
     draws = uniforms(KEYS[:3], 64 * 64 - 1)
-    found = plasma(draws, 64, decay).numpy()
-    for row, ours in zip(draws.double().numpy(), found, strict=True):
+    fractals = plasma(draws, 64, decay).numpy()
+    for row, ours in zip(draws.double().numpy(), fractals, strict=True):
         with numbers(uniform=row):
             assert ours == pytest.approx(package.plasma_fractal(64, decay), abs=2e-5)
         assert ours.min() == 0 and ours.max() == 1
@@ -67,10 +69,10 @@ def test_fog_of_given_numbers_is_the_packages(severity: int) -> None:
     """One level apart at most, where floats just miss a whole number, or tell two apart: 1% of the
     values."""
     images = photographs(3, 64, 51)
-    found = pixels(load("transforms", "fog")(severity, "imagenet")(batch(images), KEYS[:3]))
+    foggy = pixels(load("transforms", "fog")(severity, "imagenet")(batch(images), KEYS[:3]))
     for i, image in enumerate(images):
         with numbers(uniform=uniforms(KEYS[i : i + 1], 64 * 64 - 1)[0].double().numpy()):
-            off = found[i] - theirs("fog", image[None], severity)[0]
+            off = foggy[i] - theirs("fog", image[None], severity)[0]
         assert np.abs(off).max() <= 1
         assert (off != 0).mean() < 0.01
 
@@ -79,10 +81,10 @@ def test_fog_of_the_small_table_by_its_formula() -> None:
     """floor((x + 255 c m) max / (max + 255 c)) with the fractal m of 32 x 32: severity 5 is c = 1.5
     and decay 1.75."""
     image = photographs(1, 32, 28)
-    found = pixels(load("transforms", "fog")(5)(batch(image), KEYS[:1]))[0]
+    foggy = pixels(load("transforms", "fog")(5)(batch(image), KEYS[:1]))[0]
     fog = plasma(uniforms(KEYS[:1], 1023), 32, 1.75)[0, :32, :28, None].double().numpy()
     top = int(image.max())
-    off = found - np.floor((image[0] + 255 * 1.5 * fog) * top / (top + 255 * 1.5))
+    off = foggy - np.floor((image[0] + 255 * 1.5 * fog) * top / (top + 255 * 1.5))
     assert np.abs(off).max() <= 1 and (off != 0).mean() < 0.01
 
 
@@ -97,12 +99,12 @@ def test_frost_is_a_weighted_sum_with_a_piece_of_ice(
     """With ice of one colour, any piece is known: floor of the sum, cut at 255."""
     Image.new("RGB", (300, 250), (200, 100, 41)).save(tmp_path / "ice.png")
     x = photographs(2, 64, 48)
-    found = pixels(
+    frosted = pixels(
         load("transforms", "frost")(severity, table, pictures=str(tmp_path))(batch(x), KEYS[:2])
     )
     weights = (round(100 * (image[severity // 5])), round(100 * ice[severity // 5]))
     assert np.array_equal(
-        found,
+        frosted,
         np.minimum((x * np.int64(weights[0]) + np.array([200, 100, 41]) * weights[1]) // 100, 255),
     )
 
@@ -117,15 +119,15 @@ def test_frost_takes_pieces_from_everywhere_and_every_picture(tmp_path: Path) ->
         )
     keys = hash64(np.arange(400), 8)
     frost = load("transforms", "frost")(1, "imagenet", pictures=str(tmp_path))
-    found = pixels(frost(torch.zeros(400, 3, 50, 50, dtype=torch.uint8), keys))
-    assert set(found[:, 0, 0, 2]) == {0, 40}
+    frosted = pixels(frost(torch.zeros(400, 3, 50, 50, dtype=torch.uint8), keys))
+    assert set(frosted[:, 0, 0, 2]) == {0, 40}
     assert (
-        found[:, 0, 0, 0].min() == 0
-        and found[:, 0, 0, 0].max() == 20
-        and found[:, 0, 0, 1].max() == 12
+        frosted[:, 0, 0, 0].min() == 0
+        and frosted[:, 0, 0, 0].max() == 20
+        and frosted[:, 0, 0, 1].max() == 12
     )
-    assert found[:, 0, 0, 0].mean() == pytest.approx(9.6, abs=1.5)
-    steps = found[:, 49, 49, 0] - found[:, 0, 0, 0]  # 49 rows in one piece
+    assert frosted[:, 0, 0, 0].mean() == pytest.approx(9.6, abs=1.5)
+    steps = frosted[:, 49, 49, 0] - frosted[:, 0, 0, 0]  # 49 rows in one piece
     assert set(steps) <= {19, 20}
 
 
@@ -134,10 +136,10 @@ def test_frost_with_the_packages_pictures_is_distributed_as_the_packages() -> No
     and coloured ones."""
     images = np.repeat(photographs(1, 64, 64), 64, 0)
     np.random.seed(0)  # noqa: NPY002
-    others = theirs("frost", images[:32], 3)
+    of_package = theirs("frost", images[:32], 3)
     frost = load("transforms", "frost")(3, pictures=str(FROST_OF_THE_PACKAGE))
     ours = pixels(frost(batch(images), KEYS))
-    alike(ours, others, mean=20, ratio=2.0)
+    alike(ours, of_package, mean=20, ratio=2.0)
     grey = pixels(frost(batch(images[..., :1]), KEYS))
     assert grey.mean() == pytest.approx(ours.mean(), abs=25) and grey.shape[3] == 1
 
@@ -235,12 +237,12 @@ def test_snow_by_the_originals_steps(size: tuple[int, int], table: str, severity
     just meets the threshold, and a streak of snow is there or not: 1.5% in images of 32 pixels.
     """
     images = photographs(3, *size)
-    for given in (images, images[..., :1]):
-        found = pixels(load("transforms", "snow")(severity, table)(batch(given), KEYS[:3]))
-        off = found - np.stack(
+    for pictures in (images, images[..., :1]):
+        snowy = pixels(load("transforms", "snow")(severity, table)(batch(pictures), KEYS[:3]))
+        off = snowy - np.stack(
             [
                 snow(image, KEYS[i : i + 1], SNOW[table][severity - 1])
-                for i, image in enumerate(given)
+                for i, image in enumerate(pictures)
             ]
         )
         assert (np.abs(off) > 2).mean() < 0.015
