@@ -116,6 +116,16 @@ def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
     )
 
 
+def covering(estimator: PreparedEstimate, target: Labelled) -> Estimate:
+    """The estimate for a target, whose interval must hold the accuracy."""
+    estimate = estimator(target.answers)
+    assert isinstance(estimate, Estimate)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert estimate.low <= target.accuracy <= estimate.high
+    return estimate
+
+
 @pytest.mark.parametrize(
     "shares", [[0.6, 0.1, 0.1, 0.1, 0.1], [0.0, 0.1, 0.2, 0.3, 0.4], [0.05, 0.05, 0.1, 0.7, 0.1]]
 )
@@ -131,22 +141,12 @@ def test_the_choice_hears_that_labels_have_shifted(
         PreparedEstimate(estimator_class(), source, pool)
         for estimator_class in (Cott, Mlls, MutualInformation)
     )
-    estimate = corrected(target.answers)
-    assert isinstance(estimate, Estimate)
-    assert estimate.low is not None
-    assert estimate.high is not None
-    assert estimate.low <= target.accuracy <= estimate.high
+    estimate = covering(corrected, target)
     assert abs(estimate.accuracy - target.accuracy) < 0.06
     assert TEXT not in estimate.warnings
-    wrong = transport(target.answers)
-    assert isinstance(wrong, Estimate)
+    wrong = covering(transport, target)  # its interval learned it
     assert TEXT in wrong.warnings
     assert abs(wrong.accuracy - target.accuracy) > 0.1
-    assert (
-        wrong.low is not None
-        and wrong.high is not None
-        and wrong.low <= target.accuracy <= wrong.high
-    ), "its interval learned it"
     errors = [
         prepared_estimator.pool_error(target.answers)
         for prepared_estimator in (transport, corrected)
@@ -154,11 +154,7 @@ def test_the_choice_hears_that_labels_have_shifted(
     assert errors[0] is not None
     assert errors[1] is not None
     assert errors[1] < errors[0] / 2
-    by_line = by_entropy(target.answers)
-    assert isinstance(by_line, Estimate)
-    assert by_line.low is not None
-    assert by_line.high is not None
-    assert by_line.low <= target.accuracy <= by_line.high
+    covering(by_entropy, target)
 
 
 def test_a_doubt_where_like_estimates_erred() -> None:

@@ -201,6 +201,12 @@ def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
     assert values['crosswind_job_seconds_sum{kind="fit"}'] == pytest.approx(seconds)
     assert values['crosswind_job_seconds_count{kind="fit"}'] == number
     assert "# TYPE crosswind_job_seconds summary" in lines
+
+
+def test_every_metric_has_a_type_and_help_and_stands_once(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        lines = exposition(LiveStudy(store, "live").look()).splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
     for name in {line.split("{")[0] for line in samples}:
         if name in ("crosswind_job_seconds_sum", "crosswind_job_seconds_count"):
             continue

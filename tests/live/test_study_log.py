@@ -96,26 +96,31 @@ def of_kind(tool: Notebook, kind: str) -> list[Call]:
     return [call for call in tool.calls if call[0] == kind]
 
 
+def check_calls(calls: list[Any], score_rows: list[dict[str, Any]]) -> None:
+    """Compare what a tool was told of one run with the scores of the store."""
+    # A worker reports at most every quarter of a second; what it did not is there at the end.
+    assert calls[0][2] == 2
+    assert set(calls[0][3]) == {"validation/accuracy"}
+    curve_points = [(step, name) for _, _, step, values in calls[:-1] for name in values]
+    assert len(curve_points) == len(set(curve_points))
+    for name in ("validation/accuracy", "train/loss"):
+        assert sorted(step for step, measured in curve_points if measured == name) == [2, 4, 6]
+    kind, _, status, scores = calls[-1]
+    assert (kind, status) == ("ended", "finished")
+    for row in score_rows:
+        assert scores[f"{row['rule']}/{row['set']}/accuracy"] == row["metrics"]["accuracy"]
+
+
 def test_a_run_is_told_of_while_it_trains_and_whole_at_its_end(tmp_path: Path) -> None:
     plan, tool = plan_of(str(written(tmp_path))), Notebook()
     assert run_with(plan, tmp_path / "out", tool, workers=1) == []
     with Store.open(tmp_path / "out") as store:
         score_rows = store.results("logged")
     for key in {score_row["key"] for score_row in score_rows}:
-        calls_of_run = [call for call in tool.calls if call[1] == key]
-        # A worker reports at most every quarter of a second; what it did not is there at the end.
-        assert calls_of_run[0][2] == 2
-        assert set(calls_of_run[0][3]) == {"validation/accuracy"}
-        curve_points = [(step, name) for _, _, step, values in calls_of_run[:-1] for name in values]
-        assert len(curve_points) == len(set(curve_points))
-        for name in ("validation/accuracy", "train/loss"):
-            assert sorted(step for step, each in curve_points if each == name) == [2, 4, 6]
-        kind, _, status, scores = calls_of_run[-1]
-        assert (kind, status) == ("ended", "finished")
-        for score_row in score_rows:
-            if score_row["key"] == key:
-                name = f"{score_row['rule']}/{score_row['set']}/accuracy"
-                assert scores[name] == score_row["metrics"]["accuracy"]
+        check_calls(
+            [call for call in tool.calls if call[1] == key],
+            [score_row for score_row in score_rows if score_row["key"] == key],
+        )
     # the first run's curve came before the second run's end, and so on: nothing waits for the end
     ends = [call_number for call_number, call in enumerate(tool.calls) if call[0] == "ended"]
     starts = [call_number for call_number, call in enumerate(tool.calls) if call[2] == 2]

@@ -79,16 +79,18 @@ def test_numbers_in_the_chart_are_those_in_the_table() -> None:
         (name, p.network, p.test): p for name, points in ESTIMATES.items() for p in points
     }
     assert len(table.rows) == len(points_by_row) == 48
-    for name, network, training, test, accuracy, estimate, low, high in table.rows:
-        point = points_by_row[name, network, test]  # type: ignore[index]
+    for name, network, training, test, *numbers in table.rows:
+        p = points_by_row[name, network, test]  # type: ignore[index]
         assert training == "S"
-        for cell, value in (
-            (accuracy, point.accuracy),
-            (estimate, point.value),
-            (low, point.low),
-            (high, point.high),
-        ):
-            assert cell == (None if value is None else pytest.approx(value, abs=1e-6))
+        expected = [p.accuracy, p.value, p.low, p.high]
+        assert [number is None for number in numbers] == [value is None for value in expected]
+        assert [number or 0.0 for number in numbers] == pytest.approx(
+            [value or 0.0 for value in expected], abs=1e-6
+        )
+
+
+def test_the_chart_has_the_mean_error_and_lines_for_intervals_alone() -> None:
+    figure, _ = shown.scatter("pool", ESTIMATES)
     mean = 100 * np.mean([abs(p.value - p.accuracy) for p in ESTIMATES["one"]])
     assert f"one {mean:.1f}, other" in figure.description
     assert "6 networks on 4 test domains" in figure.description

@@ -107,6 +107,10 @@ def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
     assert pool.architectures == {"cnn": 8, "nin": 3}
     assert pool.apart
     assert pool.direct == {"atc-mc"}
+
+
+def test_a_pool_has_the_values_of_every_network_on_every_set() -> None:
+    (pool,) = pools_of(record(results()).places, RESOLVED)
     points = pool.values["ni-randaugment"]
     assert len(points) == 11 * 4
     assert {point.training for point in points} == {"mnist"}
@@ -249,7 +253,6 @@ def test_the_page_has_the_claims_and_the_numbers_of_direct_estimators(study: Stu
 
 
 def test_the_page_has_a_table_for_each_part_of_the_pool(study: StudyRecord) -> None:
-    (judged_pool,) = study.pools
     section = pools(study)
     tables = {table.name: table for group in section.groups for table in group.tables}
     lines = tables["pool-mnist-lines"]
@@ -264,6 +267,12 @@ def test_the_page_has_a_table_for_each_part_of_the_pool(study: StudyRecord) -> N
     assert tables["pool-mnist-tau"].columns == ("measure", "mnist", "noise", "usps", "fog")
     assert [row[0] for row in tables["pool-mnist-methods"].rows] == ["erm"] * 4 + ["flip-crop"] * 4
     assert [row[0] for row in tables["pool-mnist-architectures"].rows] == ["cnn"] * 4 + ["nin"] * 4
+
+
+def test_tables_of_a_part_have_the_tau_of_its_networks_alone(study: StudyRecord) -> None:
+    (judged_pool,) = study.pools
+    section = pools(study)
+    tables = {table.name: table for group in section.groups for table in group.tables}
     points = judged_pool.pool.values["ni-erase"]
     for name, column, mine, apart in (
         ("architectures", "nin", [p for p in points if p.architecture == "nin"], True),
@@ -282,6 +291,11 @@ def test_the_page_has_a_table_for_each_part_of_the_pool(study: StudyRecord) -> N
             str(cell).startswith(f"{alone.value:.3f} ") or cell == f"{alone.value:.3f}"
             for cell in printed_row[6:8]
         ), name
+
+
+def test_forms_and_other_estimators_are_compared_in_tables(study: StudyRecord) -> None:
+    section = pools(study)
+    tables = {table.name: table for group in section.groups for table in group.tables}
     (form,) = (table for name, table in tables.items() if "forms" in name)
     assert [row[0] for row in form.rows] == ["ne-randaugment"]
     assert "pool-mnist-less-atc-mc" in tables

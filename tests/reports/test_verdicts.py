@@ -224,16 +224,18 @@ def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None
             assert seeds is not None
             assert seeds[0] is not None
             assert seeds[0] < (seeds[1] or 10_000)
-            if not finding.told and finding.kind == "effect" and not finding.about_equal:
-                seeds_line = next(
-                    line
-                    for line in "\n".join(
-                        line for _, lines_of_part in findings.parts for line in lines_of_part
-                    ).splitlines()
-                    if "would tell" in line
-                )
-                assert " to " in seeds_line
-                assert "seeds would tell 5 points" in seeds_line
+        if any(
+            finding.kind == "effect" and not finding.told and not finding.about_equal
+            for finding in findings.items
+        ):
+            text = "\n".join(line for _, lines in findings.parts for line in lines)
+            seeds_line = next(line for line in text.splitlines() if "would tell" in line)
+            assert " to " in seeds_line
+            assert "seeds would tell 5 points" in seeds_line
+
+
+def test_telling_it_needs_more_seeds_where_p_is_adjusted() -> None:
+    place_results = arrange(rows(np.random.default_rng(0), 3, spread=0.03)).shown(["last"])
     alone, together = (
         [item.seeds for item in judged(place_results, about(adjustment))]
         for adjustment in ("none", "holm")

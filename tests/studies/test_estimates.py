@@ -60,6 +60,16 @@ def planned(**changes: Any) -> Plan:
     return make_plan(study_from({**STUDY, **changes}))
 
 
+def check_estimates(metrics: dict[str, Any], number: int) -> None:
+    """So many values of estimates, with the errors of the accuracies that they tell."""
+    estimates = {name: value for name, value in metrics.items() if name.startswith("estimate")}
+    assert len(estimates) == number
+    for label in ("average", "difference-of-confidences") if estimates else ():
+        error = estimates[f"estimate:{label}"] - metrics["accuracy"]
+        assert estimates[f"estimate_error:{label}"] == pytest.approx(error)
+        assert estimates[f"estimate_covers:{label}"] in (0.0, 1.0)
+
+
 def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
     without = {name: value for name, value in STUDY.items() if name != "estimators"}
     before = cw.run_study({**without, "sets": SETS}, tmp_path / "out", workers=0)
@@ -79,14 +89,7 @@ def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
     assert plain == [(row["shift"], row["set"], row["metrics"]["accuracy"]) for row in after.rows]
     assert len(plain) == 12, "two shifts, three sets, two rules"
     for row in after.rows:
-        estimates = {
-            name: value for name, value in row["metrics"].items() if name.startswith("estimate")
-        }
-        assert len(estimates) == (0 if row["set"] == "validation" else 10)
-        for label in ("average", "difference-of-confidences") if estimates else ():
-            error = estimates[f"estimate:{label}"] - row["metrics"]["accuracy"]
-            assert estimates[f"estimate_error:{label}"] == pytest.approx(error)
-            assert estimates[f"estimate_covers:{label}"] in (0.0, 1.0)
+        check_estimates(row["metrics"], 0 if row["set"] == "validation" else 10)
     assert any("Estimated accuracy on large" in table.title for table in after.tables)
     fresh = cw.run_study({**STUDY, "sets": SETS}, tmp_path / "fresh", workers=0)
     assert [row["metrics"] for row in fresh.rows] == [row["metrics"] for row in after.rows], (

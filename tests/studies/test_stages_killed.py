@@ -69,6 +69,21 @@ def tries(out: Path, log: Path, kills: bool) -> list[int | None]:
     return ends
 
 
+def kills_in(log: list[list[str]]) -> list[tuple[str, str, int]]:
+    """The run, the stage and the step of each kill."""
+    killed = []
+    for word, key, *moment in log:
+        if word == "killed":
+            stage, step = moment
+            killed.append((key, stage, int(step)))
+    return killed
+
+
+def counted(log: list[list[str]], word: str) -> Counter[str]:
+    """How often each run wrote this word."""
+    return Counter(words[1] for words in log if words[0] == word)
+
+
 @pytest.mark.slow
 def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_once(
     tmp_path: Path,
@@ -86,12 +101,7 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
     assert sorted(sum(key in job.needs for job in fits.values()) for key in bases) == [2, 4]
 
     log_lines_read = lines(tmp_path / "rough.log")
-    killed = [
-        (key, stage, int(step))
-        for word, key, *moment in log_lines_read
-        if word == "killed"
-        for stage, step in [moment]
-    ]
+    killed = kills_in(log_lines_read)
     stages = {
         key: ["main"] if key in bases else STAGES[job.spec["method"]["name"]]
         for key, job in fits.items()
@@ -104,18 +114,12 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
         later = [int(words[3]) for words in log_lines_read if words[:3] == ["at", key, stage]]
         assert later and min(later) > step, "it went on behind the kill, in the middle of the stage"
 
-    begun, done = (
-        Counter(words[1] for words in log_lines_read if words[0] == word)
-        for word in ("begun", "done")
-    )
+    begun, done = (counted(log_lines_read, word) for word in ("begun", "done"))
     assert done == dict.fromkeys(fits, 1)
     assert begun == {key: 1 + len(stages[key]) for key in fits}, (
         "each kill costs one new beginning, and what is done is not done again"
     )
-    for key in bases:
-        assert (
-            Counter(words[1] for words in lines(tmp_path / "calm.log") if words[0] == "begun")[key]
-            == 1
-        )
+    calmly_begun = counted(lines(tmp_path / "calm.log"), "begun")
+    assert [calmly_begun[key] for key in bases] == [1] * len(bases)
     assert artifacts(rough) == artifacts(calm)
     assert len(artifacts(calm)) >= len(fits)

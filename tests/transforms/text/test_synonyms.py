@@ -239,11 +239,19 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, old: str, new: str, 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(
+def is_clean(synonym: str) -> bool:
+    """Whether it is in lower case, not blank and without marks of the files."""
+    return synonym == synonym.lower() != "" and not re.search(r"[_(]|^\s*$", synonym)
+
+
+needs_debian = pytest.mark.skipif(
     not (DEBIAN / "index.noun").is_file(),
     reason=f"{DEBIAN} is not there (Debian's package wordnet-base)",
 )
-def test_the_files_of_debian() -> None:
+
+
+@needs_debian
+def test_words_and_forms_of_debian_have_their_synonyms() -> None:
     words = WordNet(DEBIAN)
     assert {"domestic dog", "canis familiaris", "hound"} <= set(words.of("dog"))
     assert words.of("dogs") == words.of("dog")
@@ -253,22 +261,23 @@ def test_the_files_of_debian() -> None:
     assert {"travel", "proceed"} <= set(words.of("went"))
     assert "good" not in words.of("better")
     assert "improve" in words.of("better")
+
+
+@needs_debian
+def test_synonyms_of_debian_are_clean_and_go_both_ways() -> None:
+    words = WordNet(DEBIAN)
     lemmas = [
         line.split(" ")[0].replace("_", " ")
         for part in POS
         for line in (DEBIAN / f"index.{part}").read_text().splitlines()[29::60]
     ]
     assert len(lemmas) >= 2500
-    found = {lemma: words.of(lemma) for lemma in lemmas}
-    assert sum(map(bool, found.values())) / len(found) > 0.5
-    for lemma, others in found.items():
-        assert lemma not in others
-        assert len(set(others)) == len(others)
-        assert not [
-            other
-            for other in others
-            if "_" in other or "(" in other or other != other.lower() or not other.strip()
-        ], lemma
+    synonyms = {lemma: words.of(lemma) for lemma in lemmas}
+    assert sum(map(bool, synonyms.values())) / len(synonyms) > 0.5
+    for lemma, of_lemma in synonyms.items():
+        assert lemma not in of_lemma
+        assert len(set(of_lemma)) == len(of_lemma)
+        assert all(map(is_clean, of_lemma)), lemma
     # Synonymy goes both ways, but for words whose senses in the other's form are listed under a
     # base form.
     assert all(
