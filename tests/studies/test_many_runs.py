@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.speed.many_runs import build
@@ -11,6 +14,7 @@ from benchmarks.speed.many_runs import build
 from crosswind.cli.main import _status
 from crosswind.studies import store as store_module
 from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.database import WITH_FILES
 from crosswind.studies.plan import plan_of
 from crosswind.studies.store import Store
 
@@ -97,6 +101,53 @@ def test_of_many_runs_the_newest_are_looked_at_and_the_folders_of_all(
         assert keys[5] in few and all(fault.endswith("is gone") for fault in few[keys[5]])
         assert store.damaged("many", most=2) == few
     assert store_module.MOST_LOOKED_AT >= 1000
+
+
+def test_what_all_jobs_are_asked_is_answered_from_indexes(many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(many / "out", out)
+    file = out / "store.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.execute("DROP INDEX ix_runs_state")
+        database.execute("DROP INDEX ix_runs_files")
+
+    def asked() -> list[Any]:
+        with Store.open(out) as store:
+            return [store.counts("many"), store.warnings("many"), store.damaged("many", most=2)]
+
+    before = asked()  # a store of before, which is only read
+    Store.open(out, create=True).close()
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        for question, index in {
+            f"SELECT group_concat(key) FROM runs WHERE {WITH_FILES}": "ix_runs_files",
+            "SELECT status, driver, count(*) FROM runs WHERE kind = 'score' GROUP BY 1, 2": (
+                "COVERING INDEX ix_runs_state"
+            ),
+            "SELECT key, status FROM runs": "COVERING INDEX ix_runs_state",
+        }.items():
+            steps = database.execute(f"EXPLAIN QUERY PLAN {question}").fetchall()
+            assert index in steps[0][3]
+    assert asked() == before and before[0]["total"] == 40
+
+
+def test_jobs_that_a_study_does_not_list_are_not_counted_to_it(many: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(many / "out", out)
+    planned = plan_of(str(many / "many.yaml"))
+    values = planned.study.model_dump(exclude_unset=True), planned.study.model_dump()
+    rows = [job for job in planned.jobs if job.kind == "score"]
+    with Store.open(out, create=True) as store:
+        of_all = store.counts("many")["finished"], dict(store.warnings("many"))
+        # As many entries as there are jobs, of which one stands there twice.
+        store.add_plan("many", *values, [*planned.jobs[:-1], planned.jobs[-2]])
+        assert store.counts("many")["finished"] == of_all[0] - 1
+        store.add_plan("many", *values, planned.jobs)
+        store.add_plan("few", *values, rows[:3])
+        assert store.counts("few")["finished"] == 3 and store.counts("many")["finished"] == 40
+        assert sum(dict(store.warnings("few")).values()) <= 3
+        assert dict(store.warnings("many")) == of_all[1]
+        shutil.rmtree(artifact_folder(out, planned.jobs[0].key))
+        assert not store.damaged("few", most=1) and store.damaged("many", most=1)
 
 
 def test_statuses_of_many_keys_are_those_of_few(

@@ -72,7 +72,8 @@ def report_command(
     is one HTML file with figures and tables that needs no network. CSV is one tidy table with every
     number. With another format or --out the page is written only where --page names it.
     """
-    from crosswind.reports.gather import gather, no_collection
+    from crosswind.core.collection import no_collection
+    from crosswind.reports.gather import gather
     from crosswind.studies.store import Store
 
     form = _checked_form(form, table_choice, out, as_json)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +153,7 @@ def to_table(store: Store, study: str, destination: Path) -> int:
     return frame.height
 
 
-def results_frame(rows: list[dict[str, Any]]) -> Any:
+def results_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
     """The results of `Store.results` as a polars frame: a column for each label of a run, and for
     each score that is a number."""
     import polars

@@ -7,7 +7,6 @@ the `split.json` of a run.
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crosswind.core import html
+from crosswind.core.collection import no_collection
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims.claim_tables import claim_number_tables, claim_tables
@@ -240,6 +240,11 @@ class StudyRecord:
         return costs(self.runs)
 
     @cached_property
+    def actions(self) -> ReportTable | None:
+        """What methods did beside plain training."""
+        return action_table(self.found)
+
+    @cached_property
     def _text_tables(self) -> list[ReportTable]:
         all_tables: list[ReportTable] = []
         with damage_named(self.store, self.name):
@@ -254,7 +259,7 @@ class StudyRecord:
                     all_tables += pool_tables
             study_tables = (
                 *claim_tables(self.name, self.claims),
-                action_table(self.found),
+                self.actions,
                 time_table(self.run_costs),
                 run_table(self.found),
             )
@@ -299,20 +304,6 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         return StudyRecord(
             store.name, study, *about, *read, rows_behind(store, study, shown_results, shown_runs)
         )
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Collect no garbage inside."""
-    # Hundreds of thousands of values that all stay: looking for garbage among them again and again
-    # takes as long as reading them.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crosswind.core.collection import no_collection
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
@@ -39,7 +40,6 @@ from crosswind.reports.gather import (
     StudyRecord,
     cell_tables,
     damage_named,
-    no_collection,
 )
 from crosswind.reports.glossary import glossary_of
 from crosswind.reports.page_head import study_head
@@ -47,7 +47,6 @@ from crosswind.reports.pools import estimate_sections
 from crosswind.reports.prompts.figures import prompt_map
 from crosswind.reports.prompts.scores import prompt_tables
 from crosswind.reports.rows import sections as row_sections
-from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import (
     each_run_table,
     largest_part,
@@ -619,7 +618,7 @@ def _runs(study: StudyRecord) -> Section:
         run_table(study.found, reasons=False),
         trouble,
         warning_table(study.runs),
-        action_table(study.found),
+        study.actions,
     ]
     intro = [] if trouble else ["No run failed and none diverged."]
     groups = [Group(tables=[table for table in tables if table is not None])]

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
-from crosswind.core.types import Job, digest
+from crosswind.core.types import Job, canonical, canonical_values, digest, digest_texts
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, StudyPoint
@@ -63,6 +64,8 @@ def jobs_of(
     }
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     point_labels = {"data": point.data, "shift": point.shift, "size": point.size}
+    settings_of = cache(lambda model, method: _settings_of(methods[method], model, trained[model]))
+    version = _score_version()
     estimate_jobs = EstimateJobs(
         estimators,
         study.pool_rows,
@@ -77,11 +80,9 @@ def jobs_of(
                 yielded.add(job.key)
                 yield job
 
-    for seed, (model_label, model), (label, method) in product(
-        study.seed_list, trained.items(), methods.items()
-    ):
+    for seed, model_label, label in product(study.seed_list, trained, methods):
         trials: list[_Trial] = []
-        for point_label, knobs, training in method.points if method.on(model_label) else ():
+        for point_label, settings, base_settings_of_point in settings_of(model_label, label):
             labels = {
                 **point_labels,
                 "model": model_label,
@@ -90,11 +91,12 @@ def jobs_of(
                 "seed": seed,
                 "split_seed": split_seed,
             }
-            base = _base_trial(method, knobs, model, training, labels)
-            bases = [] if base is None else [base_head.fit(base, "base")]
-            trials.append(
-                _Trial(_method_values(method.facts, knobs), model, training, labels, bases)
-            )
+            bases = []
+            if base_settings_of_point is not None:
+                base_name = f"{base_settings_of_point.method['name']} (base)"
+                base_labels = {**labels, "method": base_name, "point": ""}
+                bases.append(base_head.fit(_Trial(base_settings_of_point, base_labels, ()), "base"))
+            trials.append(_Trial(settings, labels, bases))
         fits, steps = _fits(study, heads[label], rung_heads.get(label), trials)
         if steps:
             yield from new(*(base for trial in trials for base in trial.bases), *steps)
@@ -103,7 +105,7 @@ def jobs_of(
             vary = vary_of_fit(fit, predictions, trial.labels, kind)
             estimates = estimate_jobs.jobs([fit], predictions, {}, fit.key, vary)
             yield from new(*trial.bases, fit, *predictions, *estimates)
-            yield _score([fit, *predictions, *estimates], {}, trial.labels, fit.key)
+            yield _score([fit, *predictions, *estimates], {}, trial.labels, fit.key, version)
     for seed, (label, model) in product(
         study.seed_list, ((label, models[label]) for label in models if label not in trained)
     ):
@@ -138,32 +140,63 @@ def jobs_of(
                 {**rows, "rules": list(study.selection)},
                 {**labels, "model": beside},
                 "",
+                version,
             )
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """One point of a method's grid or search: what its fits are made of."""
+class _FitSettings:
+    """What a fit is made of at a point of a method's grid or search, whatever its seed."""
 
     method: Values
     model: Values
-    training: Values
+    training: dict[str, Any]
+
+    @cached_property
+    def key_texts(self) -> dict[str, str]:
+        """What decides the numbers of a fit, as it stands in keys."""
+        return canonical_values(
+            {
+                "method": self.method,
+                "model": ModelSpec(**self.model).identity(),
+                "training": keyed(self.training),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One point of a method's grid or search with one seed, and what it starts from."""
+
+    settings: _FitSettings
     labels: Values
     bases: Sequence[Job]
 
 
-def _base_trial(
-    method: MethodEntry, knobs: Values, model: Values, training: Values, labels: Values
-) -> _Trial | None:
+def _settings_of(
+    method: MethodEntry, model_label: str, model: Values
+) -> list[tuple[str, _FitSettings, _FitSettings | None]]:
+    """The settings of each point of a method by its label, and those of the run that it starts
+    from; none where the method is not run with the model."""
+    settings: list[tuple[str, _FitSettings, _FitSettings | None]] = []
+    for point_label, knobs, training in method.points if method.on(model_label) else ():
+        values = _method_values(method.facts, knobs)
+        base = _base_settings(method, knobs, model, training)
+        settings.append((point_label, _FitSettings(values, model, dict(training)), base))
+    return settings
+
+
+def _base_settings(
+    method: MethodEntry, knobs: Values, model: Values, training: Values
+) -> _FitSettings | None:
     """The base run that a method starts from, or None; the same for all points whose base is alike."""
     needs = method.facts.needs
     if needs is None or needs.base is None:
         return None
     base_facts = facts("methods", needs.base.method)
     settings = base_settings(TrainingSettings(**training), needs, knobs, f"methods.{method.label}")
-    base_labels = {**labels, "method": f"{base_facts.name} (base)", "point": ""}
     defaults = resolve(base_facts.knobs, {}, "", f"method {base_facts.name!r}")
-    return _Trial(_method_values(base_facts, defaults), model, vars(settings), base_labels, ())
+    return _FitSettings(_method_values(base_facts, defaults), model, dict(vars(settings)))
 
 
 def _halves(study: Study) -> bool:
@@ -182,7 +215,7 @@ def _fits(
 
     Points that are trained at once, and a point alone, are not compared at rungs.
     """
-    if rung_head is None or len(trials) < 2 or _is_trained_at_once(trials[0].model):
+    if rung_head is None or len(trials) < 2 or _is_trained_at_once(trials[0].settings.model):
         return [head.fit(trial, "fit", trial.bases) for trial in trials], []
     assert study.search is not None and study.search.halving is not None
     rungs = rungs_of(len(trials), study.search.halving.factor, study.search.halving.rungs)
@@ -259,9 +292,9 @@ class _Head:
                     if key not in self.spec["data"]
                 }
                 spec = {"set": name, "item": set_values, "data": data}
-                self._tests.append(
-                    (spec, {**spec, "data": {key: common_key["data"][key] for key in data}})
-                )
+                keyed_data = {key: common_key["data"][key] for key in data}
+                identity = {"kind": "predict", **spec, "data": keyed_data}
+                self._tests.append((spec, canonical_values(identity)))
 
     def fit(
         self, trial: _Trial, role: str, needs: Sequence[Job] = (), rung: Values | None = None
@@ -272,39 +305,37 @@ class _Head:
         `rung`: the `share` of the steps after which it pauses, and its position among those of the
         `promotion` that it needs first, before the fit that it goes on from.
         """
+        settings, seed = trial.settings, trial.labels["seed"]
         tail = {
-            "method": trial.method,
-            "model": trial.model,
-            "training": dict(trial.training),
-            "seed": trial.labels["seed"],
+            "method": settings.method,
+            "model": settings.model,
+            "training": settings.training,
+            "seed": seed,
         }
+        texts = {**settings.key_texts, "head": canonical(self.key), "seed": canonical(seed)}
         if rung is not None:
             tail["rung"] = dict(rung)
-        identity = {
-            "head": self.key,
-            **tail,
-            "training": keyed(trial.training),
-            "model": ModelSpec(**trial.model).identity(),
-        }
+            texts["rung"] = canonical(tail["rung"])
         keys = tuple(job.key for job in needs)
         if needs:
-            identity["needs"] = keys
+            texts["needs"] = canonical(keys)
         labels = {**trial.labels, "role": role}
-        return Job(digest(identity), {**self.spec, **tail}, labels, keys, "fit")
+        return Job(digest_texts(texts), {**self.spec, **tail}, labels, keys, "fit")
 
     def predictions(self, fit: Job, labels: Values, bases: Sequence[Job]) -> list[Job]:
         """The answers of the fitted model for every test set."""
         keys = (fit.key, *(base.key for base in bases))
+        fit_text = canonical(fit.key)
         return [
             Job(
-                digest({"kind": "predict", "fit": fit.key, **identity}),
+                digest_texts({**texts, "fit": fit_text}),
                 spec,
                 {**labels, "role": "predict", "set": spec["set"]},
                 keys,
                 "predict",
                 fit.key,
             )
-            for spec, identity in self._tests
+            for spec, texts in self._tests
         ]
 
 
@@ -318,20 +349,21 @@ def _method_values(method_facts: Any, knobs: Values) -> dict[str, Any]:
     return {"name": method_facts.name, "version": method_facts.version, "knobs": knobs}
 
 
-def _without_data(spec: Values) -> dict[str, Any]:
-    """A specification as it stands in a key: data count by what is predicted of them."""
-    return {name: value for name, value in spec.items() if name != "data"}
-
-
-def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> Job:
-    needs = [job for job in needs if job.kind != "vary"]
-    keys = tuple(job.key for job in needs)
+def _score_version() -> str:
+    """The version of what a score writes, as it stands in keys."""
     metrics = [
         [metric.name, metric.version] for metric in METRICS.values() if metric.measure is not None
     ]
-    key = digest(
-        {"kind": "score", "version": [SCORES, *metrics], "needs": keys, **_without_data(spec)}
-    )
+    return canonical([SCORES, *metrics])
+
+
+def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str, version: str) -> Job:
+    keys = tuple(job.key for job in needs if job.kind != "vary")
+    # Data count by what is predicted of them.
+    identity = {"kind": "score", "needs": keys} | {
+        name: value for name, value in spec.items() if name != "data"
+    }
+    key = digest_texts({"version": version, **canonical_values(identity)})
     return Job(key, spec, labels, keys, "score", follows)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crosswind.core import html
+from crosswind.core.collection import no_collection
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import InputSpec, Job
@@ -143,10 +144,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     import_named()  # a score's key names the metrics
-    planner = _Planner(study, folder)
-    for point, split_seed in product(points_of(study), study.split_seed_list):
-        planner.add_point(point, split_seed)
-    return planner.plan()
+    with no_collection():
+        planner = _Planner(study, folder)
+        for point, split_seed in product(points_of(study), study.split_seed_list):
+            planner.add_point(point, split_seed)
+        return planner.plan()
 
 
 class _Planner:

@@ -20,7 +20,7 @@ from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
 from crosswind.studies.resources import resources_of
 from crosswind.studies.scheduler import Progress, Summary, drive
-from crosswind.studies.store import DONE, Store
+from crosswind.studies.store import Store
 
 EXECUTE = "crosswind.studies.jobs:execute"
 ENGINES = ("pool", "ray")
@@ -206,13 +206,13 @@ def engine_of(
 def reopen_fits(plan: Plan, store: Store) -> int:
     """Have fits done again whose weights are asked for, by a set that was added, and were not kept;
     how many."""
-    statuses = store.statuses([job.key for job in plan.jobs])
+    not_done = store.not_done()
     needed_fits = {
         job.follows
         for job in plan.jobs
-        if job.kind in ("predict", "vary") and job.follows and statuses[job.key] not in DONE
+        if job.follows and job.key in not_done and job.kind in ("predict", "vary")
     }
-    done = [key for key in sorted(needed_fits) if statuses[key] in DONE]
+    done = sorted(needed_fits - not_done)
     return store.undo(
         key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*")))
     )

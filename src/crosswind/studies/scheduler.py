@@ -206,18 +206,8 @@ class _Work:
         self.again = {key for key in self.jobs if at_start.get(key) == "failed"}
         if self.again and self.recorder.reopen(self.again, retry_failed):
             at_start |= self.store.statuses(self.again)
+        self._refuse_absent(needed, at_start)
         for key, job in self.jobs.items():
-            if key not in at_start:
-                raise StoreError(
-                    f"{self.store.name} does not know the run {key}; its plan was not added"
-                )
-            for need in job.needs:
-                if need not in self.jobs and at_start.get(need) not in DONE:
-                    raise InputError(
-                        "runs",
-                        f"the run {key} needs {need}, which is neither in the plan nor finished in"
-                        " the store",
-                    )
             if at_start[key] not in DONE:
                 self.order.add(key, *(need for need in job.needs if at_start.get(need) not in DONE))
         try:
@@ -228,6 +218,23 @@ class _Work:
         for key in self.jobs:
             self._note(key, at_start[key])
         self._reach()
+
+    def _refuse_absent(self, needed: set[str], at_start: Mapping[str, str]) -> None:
+        """Refuse jobs that the store does not know, and needs that nobody will meet."""
+        for key in self.jobs:
+            if key not in at_start:
+                raise StoreError(
+                    f"{self.store.name} does not know the run {key}; its plan was not added"
+                )
+        absent = {need for need in needed - self.jobs.keys() if at_start.get(need) not in DONE}
+        for key, job in self.jobs.items() if absent else ():
+            for need in job.needs:
+                if need in absent:
+                    raise InputError(
+                        "runs",
+                        f"the run {key} needs {need}, which is neither in the plan nor finished in"
+                        " the store",
+                    )
 
     def _hand_out(self) -> None:
         while self.ready and not self.stopped and self.engine.idle() > 0:

@@ -10,11 +10,9 @@ one that claims it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from sys import intern
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +24,7 @@ from crosswind.core.types import Job, digest
 from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.database import (
+    WITH_FILES,
     drivers,
     meta,
     now,
@@ -37,6 +36,7 @@ from crosswind.studies.database import (
     study_runs,
     text,
 )
+from crosswind.studies.json_columns import JsonColumns, parsed
 from crosswind.studies.leases import Driver
 
 FILE_NAME = "store.sqlite"
@@ -58,14 +58,6 @@ _RUN_COLUMNS = (
     "finished",
     "seconds",
 )
-_KINDS = {
-    int: "number",
-    float: "number",
-    bool: "number",
-    str: "text",
-    list: "list",
-    dict: "mapping",
-}
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -240,30 +232,36 @@ class Store:
 
     def runs(self, study: str) -> list[dict[str, Any]]:
         """The study's runs, jobs that are rows of tables, in the order of the plan, without their
-        scores: key, kind, labels, status, reason, seconds, ...
+        scores: key, kind, labels, status, reason, seconds, `cost` (read only), ...
         """
         self.study(study)
         columns = [runs.c[name] for name in (*_RUN_COLUMNS, "cost", "warnings")]
+        names = ("key", "labels", *_RUN_COLUMNS, "cost", "warnings")
+        run_costs = JsonColumns()
         query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(
             runs, runs.c.key == study_runs.c.key
         )
         live, out = self.live_drivers(), []
-        for row in self._rows(
+        for row in self._streamed(
             query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(
                 study_runs.c.position
             )
         ):
-            entry = dict(row._mapping)
+            entry = dict(zip(names, row, strict=True))
             for name, kind in {
                 "labels": dict,
                 "cost": dict | None,
                 "warnings": list | None,
             }.items():
                 entry[name] = self._value(entry[name], kind)
+            if entry["cost"] is not None:
+                entry["cost"] = run_costs.add(entry["cost"])
             for name in ("attempts", "seconds", "started", "finished"):
                 if not isinstance(entry[name], int | float | None):
                     raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
-            out.append({**entry, "status": self._status(row.status, row.driver, live)})
+            entry["status"] = self._status(entry["status"], entry["driver"], live)
+            out.append(entry)
+        run_costs.close()
         return out
 
     def results(
@@ -278,67 +276,52 @@ class Store:
         `reason`, `seconds`, `attempts`.
 
         `metrics` are what the job said: by name a number, text, list or mapping, the same of these
-        in every entry. Those named in `without` are left out; scores of single groups are most of
-        what a large study takes to hold. A job that is not done (pending, running, failed) has one
-        entry with `rule` and `set` None and empty `metrics`, if `unscored`. One that is done and
-        gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already.
-        Raises `StoreError`.
+        in every entry. Those named in `without` are left out. A job that is not done (pending,
+        running, failed) has one entry with `rule` and `set` None and empty `metrics`, if
+        `unscored`. One that is done and gave no scores has none. `runs`: what `runs` gave for the
+        study, for whoever has it already. Raises `StoreError`.
         """
-        column: sa.ColumnElement[Any] = scores.c.metrics
-        if without and self._engine.dialect.name == "sqlite":
-            # SQLite cuts them out many times faster than they are read here; text that it cannot
-            # read (NaN) is read whole.
-            cut = sa.func.json_remove(column, *(f'$."{name}"' for name in without))
-            column = sa.case((sa.func.json_valid(column) == 1, cut), else_=column)
-        query = sa.select(scores.c.key, scores.c.rule, scores.c.set, column).order_by(
-            scores.c.key, scores.c.position
+        rows = self.result_rows(study, unscored, without, runs)
+        return [{**row, "metrics": dict(row["metrics"])} for row in rows]
+
+    def result_rows(
+        self,
+        study: str,
+        unscored: bool = True,
+        without: Sequence[str] = (),
+        runs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> ResultRows:
+        """What `results` gives, made anew whenever it is gone through, with `metrics` that are read
+        only: scores are held by column, a tenth of what `results` of a large study takes."""
+        query = sa.select(
+            scores.c.key, scores.c.position, scores.c.rule, scores.c.set, scores.c.metrics
         )
-        scored: dict[str, list[dict[str, Any]]] = {}
-        kinds: dict[str, str] = {}
-        for key, rule, set_name, content in self._streamed(
+        columns = JsonColumns(without)
+        scored: dict[str, list[tuple[int, str, str, Mapping[str, Any]]]] = {}
+        names: dict[str, str] = {}  # one text for all results of a rule, and of a set
+        for key, position, rule, set_name, content in self._streamed(
             query.where(scores.c.key.in_(_keys_of(study)))
         ):
-            metrics = {
-                intern(name): value  # one text for all results: names are most of what they hold
-                for name, value in self._value(content, dict).items()
-                if name not in without
-            }
-            for name, value in metrics.items():
-                if (
-                    value is not None
-                    and kinds.setdefault(name, kind := _KINDS[type(value)]) != kind
-                ):
-                    raise self._damaged(
-                        f"{name} is a {kinds[name]} in one result and a {kind} in another"
-                    )
-            scored.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
-        out = []
-        for run in self.runs(study) if runs is None else runs:
-            run_fields = {
-                name: run[name]
-                for name in ("key", "kind", "status", "reason", "seconds", "attempts")
-            }
-            missing = (
-                [dict[str, Any](rule=None, set=None, metrics={})]
-                if unscored and run["status"] not in DONE
-                else []
-            )
-            out += [
-                {"study": study, **run["labels"], **run_fields, **entry}
-                for entry in scored.get(run["key"], missing)
-            ]
-        return out
+            metrics = columns.add(self._value(content, dict))
+            rule, set_name = names.setdefault(rule, rule), names.setdefault(set_name, set_name)
+            scored.setdefault(key, []).append((position, rule, set_name, metrics))
+        columns.close()
+        if columns.differing:
+            name, kind, other = columns.differing
+            raise self._damaged(f"{name} is a {kind} in one result and a {other} in another")
+        return ResultRows(study, self.runs(study) if runs is None else runs, scored, unscored)
 
     def versions(self, study: str) -> list[tuple[dict[str, str], int]]:
         """The versions under which the study's runs were done, and of how many runs; the most
         frequent first."""
         query = sa.select(runs.c.versions, sa.func.count()).where(
-            runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
+            runs.c.kind == ROWS, runs.c.versions.is_not(None)
         )
-        query = query.where(runs.c.versions.is_not(None))
         counts = [
             (self._value(content, dict), number)
-            for content, number in self._rows(query.group_by(runs.c.versions))
+            for content, number in self._rows(
+                self._of_study(query.group_by(runs.c.versions), study)
+            )
         ]
         return sorted(counts, key=lambda pair: -pair[1])
 
@@ -346,12 +329,10 @@ class Store:
         """The warnings of the study's runs, a sentence each, and how many runs had it; the most
         frequent first."""
         query = sa.select(runs.c.warnings, sa.func.count()).where(
-            runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
+            runs.c.kind == ROWS, runs.c.warnings.is_not(None)
         )
         counts: dict[str, int] = {}
-        for content, number in self._rows(
-            query.where(runs.c.warnings.is_not(None)).group_by(runs.c.warnings)
-        ):
+        for content, number in self._rows(self._of_study(query.group_by(runs.c.warnings), study)):
             for sentence in map(str, dict.fromkeys(self._value(content, list))):
                 counts[sentence] = counts.get(sentence, 0) + number
         return sorted(counts.items(), key=lambda pair: -pair[1])
@@ -416,6 +397,11 @@ class Store:
             for key, status in self._rows(query.where(runs.c.key.in_(chunk)))
         }
 
+    def not_done(self) -> set[str]:
+        """The jobs of the store that are not done."""
+        query = sa.select(runs.c.key).where(runs.c.status.not_in(DONE))
+        return {row.key for row in self._rows(query)}
+
     def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]]]:
         """Of every run that is done (of the study; of all, without one) the files that it left,
         with their sizes and SHA-256 as `artifacts.listing` gives them.
@@ -469,10 +455,9 @@ class Store:
         """
         if self._out is None:
             return {}
-        done = runs.c.status.in_(DONE)
         newest = (
             sa.select(runs.c.key, runs.c.files)
-            .where(done)
+            .where(WITH_FILES)
             .order_by(runs.c.finished.desc(), runs.c.key)
             .limit(most)
         )
@@ -480,22 +465,25 @@ class Store:
             row.key: self._listed(row.files) for row in self._rows(self._of_study(newest, study))
         }
         if len(looked_at) == most:
-            looked_at |= self._without_folder(done, study)
+            looked_at |= self._without_folder(study)
         return {
             key: faults
             for key, files in looked_at.items()
             if (faults := self.faults(key, files, read=False))
         }
 
-    def _without_folder(
-        self, done: sa.ColumnElement[bool], study: str | None
-    ) -> dict[str, dict[str, tuple[int, str]]]:
+    def _without_folder(self, study: str | None) -> dict[str, dict[str, tuple[int, str]]]:
         """The files of runs that are done and whose folder is not there, by run."""
-        left_files = done & runs.c.files.is_not(None) & (runs.c.files != "{}")
-        query = self._of_study(sa.select(runs.c.key).where(left_files), study)
+        with_folder = artifacts.keys_with_folder(self.out)
+        # One text of all keys: rows by the hundred thousand take ten times as long.
+        if self._engine.dialect.name == "sqlite":
+            joined: sa.ColumnElement[str] = sa.func.group_concat(runs.c.key)
+        else:
+            joined = sa.func.string_agg(runs.c.key, ",")
+        query = self._of_study(sa.select(joined).where(WITH_FILES), study)
         with self.transaction() as connection:
-            keys = set(connection.execute(query).scalars())
-        missing = keys - artifacts.keys_with_folder(self.out)
+            keys = (connection.execute(query).scalar() or "").split(",")
+        missing = set(keys) - with_folder
         listed = sa.select(runs.c.key, runs.c.files)
         return {
             row.key: self._listed(row.files)
@@ -557,20 +545,36 @@ class Store:
     def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
         """The rows of a query, a thousand in memory at a time."""
         with self.transaction() as connection:
-            yield from connection.execution_options(yield_per=1000).execute(query)
+            streamed = connection.execution_options(yield_per=1000).execute(query)
+            for rows in streamed.partitions():
+                yield from rows
 
     def _of_study(self, query: sa.Select[Any], study: str | None) -> sa.Select[Any]:
         if study is None:
             return query
         self.study(study)
+        if self._is_whole_store():
+            return query
         return query.where(runs.c.key.in_(_keys_of(study)))
+
+    def _is_whole_store(self) -> bool:
+        """Whether there is one study and it lists every job of the store: then no job need be
+        looked up in its list."""
+        listed = sa.select(study_runs.c.key).distinct().subquery()
+        n_listed, n_jobs, n_studies = (
+            sa.select(sa.func.count()).select_from(table).scalar_subquery()
+            for table in (listed, runs, studies)
+        )
+        with self.transaction() as connection:
+            counts = connection.execute(sa.select(n_listed, n_jobs, n_studies)).one()
+        return counts[2] == 1 and counts[0] == counts[1]
 
     def _damaged(self, problem: str) -> StoreError:
         return StoreError(f"{self.name} is damaged: {problem}")
 
     def _value(self, value: str | None, kind: Any = object) -> Any:
         try:
-            out = None if value is None else json.loads(value)
+            out = None if value is None else parsed(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(f"an entry is not JSON ({error})") from error
         if not isinstance(out, kind):
@@ -592,3 +596,35 @@ class Store:
 
 def _keys_of(study: str) -> sa.Select[Any]:
     return sa.select(study_runs.c.key).where(study_runs.c.study == study)
+
+
+class ResultRows:
+    """The results of a study, as `Store.result_rows` reads them: an iterable of entries."""
+
+    def __init__(
+        self,
+        study: str,
+        runs: Sequence[Mapping[str, Any]],
+        scored: Mapping[str, list[tuple[int, str, str, Mapping[str, Any]]]],
+        unscored: bool,
+    ) -> None:
+        self._study, self._runs, self._scored, self._unscored = study, runs, scored, unscored
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for run in self._runs:
+            run_fields = {
+                name: run[name]
+                for name in ("key", "kind", "status", "reason", "seconds", "attempts")
+            }
+            named = {"study": self._study, **run["labels"], **run_fields}
+            entries = self._scored.get(run["key"])
+            if entries is None:
+                if self._unscored and run["status"] not in DONE:
+                    yield {**named, "rule": None, "set": None, "metrics": {}}
+                continue
+            for _, rule, set_name, metrics in sorted(entries, key=_position):
+                yield {**named, "rule": rule, "set": set_name, "metrics": metrics}
+
+
+def _position(entry: tuple[int, str, str, Mapping[str, Any]]) -> int:
+    return entry[0]

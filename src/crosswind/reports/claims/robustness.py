@@ -8,7 +8,7 @@ rows, and is taken off here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import StoreError, one_line, shown
@@ -129,8 +129,8 @@ def scored_results(
     resolved: Mapping[str, Any],
     runs: Sequence[Mapping[str, Any]] | None = None,
     unscored: bool = True,
-) -> list[dict[str, Any]]:
-    """`Store.results` without the scores of single groups, but for studies of few runs, whose rho is
+) -> Iterator[Mapping[str, Any]]:
+    """`Store.result_rows` without the scores of single groups, but for studies of few runs, whose rho is
     beside the network that training began with.
 
     Only where it has to be computed are the scores by environment read: they are most of what a
@@ -140,9 +140,9 @@ def scored_results(
     left_out: tuple[str, ...] = ("groups",) if before else _NO_GROUPS
     if runs is not None and len(runs) <= MOST_WITH_GROUPS:
         left_out = tuple(name for name in left_out if name != "groups")
-    scored = store.results(study, unscored=unscored, without=left_out, runs=runs)
+    scored = store.result_rows(study, unscored=unscored, without=left_out, runs=runs)
     try:
-        return list(beside_network_before(scored, before, begins_from_weights(resolved)))
+        yield from beside_network_before(scored, before, begins_from_weights(resolved))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
         raise StoreError(
@@ -152,32 +152,30 @@ def scored_results(
 
 def beside_network_before(
     scored_results: Iterable[Mapping[str, Any]], before: str, from_weights: bool = False
-) -> Iterable[dict[str, Any]]:
+) -> Iterator[Mapping[str, Any]]:
     """The results, rho of each beside that of `before` with the same seed on the same set, and
-    without scores by environment.
+    without scores by environment. They are gone through twice where there is a `before`.
 
     rho is None where `before` has no score there yet, and its own, of which equation 1 is
     undefined. `from_weights`: whether training begins from given weights; then it is said where
     nothing is taken off.
     """
-    copied = [dict(scored) for scored in scored_results]
-    environments_of = _environments_by_place(copied, before) if before else {}
-    for scored in copied:
+    environments_of = _environments_by_place(scored_results, before) if before else {}
+    for scored in scored_results:
         metrics = scored.get("metrics")
-        if not metrics:
+        if not metrics or ("environments" not in metrics and metrics.get("rho") is None):
+            yield scored
             continue
         environments = metrics.get("environments")
-        scored["metrics"] = metrics = {
-            name: value for name, value in metrics.items() if name != "environments"
-        }
+        changed = {name: value for name, value in metrics.items() if name != "environments"}
         if before and environments:
             is_reference = scored["method"] == before
             reference = environments_of.get(_place_of(scored))
-            metrics["rho"] = None if is_reference else _mean_rho(environments, reference)
-            metrics |= {RHO_NOTE: beside_words(before), BEFORE: before}
-        elif metrics.get("rho") is not None:
-            metrics[RHO_NOTE] = WITHOUT_THOUGH_GIVEN if from_weights else WITHOUT
-    return copied
+            changed["rho"] = None if is_reference else _mean_rho(environments, reference)
+            changed |= {RHO_NOTE: beside_words(before), BEFORE: before}
+        elif changed.get("rho") is not None:
+            changed[RHO_NOTE] = WITHOUT_THOUGH_GIVEN if from_weights else WITHOUT
+        yield {**scored, "metrics": changed}
 
 
 def _place_of(scored: Mapping[str, Any]) -> tuple[Any, ...]:

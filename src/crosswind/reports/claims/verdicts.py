@@ -304,7 +304,7 @@ def _costs(setting_results: PlaceResults, resolved: Mapping[str, Any]) -> Iterat
 def _grouped_by(entry: Entry) -> set[tuple[str, ...]]:
     """The attributes whose cells are the groups: worst groups of other attributes are no measure of
     one thing."""
-    names = (str(scores.get("worst_group_name")) for scores in entry.metrics.values())
+    names = set(map(str, entry.column("worst_group_name")))
     return {tuple(re.findall(r"(?:^|, )([^=,]+)=", name)) for name in names}
 
 

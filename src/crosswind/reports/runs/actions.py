@@ -41,8 +41,8 @@ def action_table(arranged: Results) -> ReportTable | None:
     for setting_results in arranged.places.values():
         setting = setting_results.place
         for (shift, method), entry in setting_results.entries.items():
-            for seed, metrics in entry.metrics.items():
-                for name, value in _actions(metrics).items():
+            for seed, action in zip(entry.metrics, entry.column("action"), strict=True):
+                for name, value in _measured(action).items():
                     row_names = (setting.data, setting.size, setting.model, shift, method, name)
                     # The same under every rule and set.
                     measured.setdefault(row_names, {})[seed] = value
@@ -71,9 +71,8 @@ def action_table(arranged: Results) -> ReportTable | None:
     return ReportTable("actions", title, columns, rows, NOTES, keys=6)
 
 
-def _actions(metrics: Mapping[str, Any]) -> dict[str, float]:
+def _measured(action: Any) -> dict[str, float]:
     """The action that one run measured of its method, numbers alone."""
-    action = metrics.get("action")
     if not isinstance(action, Mapping):
         return {}
     return {

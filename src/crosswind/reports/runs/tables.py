@@ -12,6 +12,7 @@ from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Seeds
 from crosswind.reports.scores.results import Results
 from crosswind.reports.tables import Cell, ReportTable, picked
+from crosswind.studies.json_columns import columns_of
 
 _REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
 _DONE = ("finished", "diverged")
@@ -185,10 +186,12 @@ def _seed_words(run: Mapping[str, Any], several_splits: bool) -> str:
 def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     """The warnings of runs, most frequent first, and in how many runs; None where there is
     nothing."""
-    counts: Counter[str] = Counter()
+    runs_by_text: Counter[Any] = Counter()
     for run in runs:
-        warnings = dict.fromkeys(run.get("warnings") or [])
-        counts.update(one_line(str(text)) for text in warnings)
+        runs_by_text.update(list(dict.fromkeys(run.get("warnings") or [])))
+    counts: Counter[str] = Counter()
+    for text, n_runs in runs_by_text.items():
+        counts[one_line(str(text))] += n_runs
     n_hidden = len(counts) - _WARNINGS_SHOWN
     notes = (f"{n_hidden} more are not shown.",) if n_hidden > 0 else ()
     rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
@@ -227,9 +230,11 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
     groups: dict[tuple[str, str, str], list[tuple[float, Mapping[str, Any]]]] = {}
     for run in runs:
         cost, labels = run.get("cost") or {}, run["labels"]
+        if run["status"] not in _DONE:
+            continue
         # All tries of a run, where it recorded that, else what the last one took.
-        took = [*_numbers([cost], "total_seconds"), *_numbers([run], "seconds")]
-        if run["status"] in _DONE and took:
+        took = _numbers((cost.get("total_seconds"), run.get("seconds")))
+        if took:
             kind = (str(labels["data"]), str(labels["model"]), str(labels["method"]))
             groups.setdefault(kind, []).append((took[0], cost))
     return [_cost(kind, *zip(*group_costs, strict=True)) for kind, group_costs in groups.items()]
@@ -238,21 +243,31 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
 def _cost(
     kind: tuple[str, str, str], seconds: Sequence[float], run_costs: Sequence[Mapping[str, Any]]
 ) -> Cost:
-    speeds = _numbers(run_costs, "images_per_second")
-    own_peaks = [
-        cost
-        for cost in run_costs
-        if cost.get("peak_memory_of_run") == 1 and _numbers([cost], "peak_memory_bytes")
+    column = columns_of(run_costs)
+    speeds = _numbers(column("images_per_second"))
+    peaks = column("peak_memory_bytes")
+    own_peaks = _numbers(
+        peak
+        for peak, is_own in zip(peaks, column("peak_memory_of_run"), strict=True)
+        if is_own == 1
+    )
+    totals = column("total_seconds")
+    parts = {part_name: column(f"{part_name}_seconds") for part_name in PARTS}
+    recorded = [
+        row
+        for row, (total, *part_seconds) in enumerate(zip(totals, *parts.values(), strict=True))
+        if _accounted(total, part_seconds)
     ]
-    recorded = [cost for cost in run_costs if _accounted(cost)]
-    total = math.fsum(_numbers(recorded, "total_seconds"))
+
+    def recorded_sum(values: Sequence[Any]) -> float:
+        return math.fsum(_numbers(values[row] for row in recorded))
+
     shares: dict[str, float] = {}
     validation = 0.0
     if recorded:
-        for part_name in PARTS:
-            part_seconds = math.fsum(_numbers(recorded, f"{part_name}_seconds"))
-            shares[part_name] = part_seconds / total
-        validation = math.fsum(_numbers(recorded, "validation_seconds")) / total
+        total = recorded_sum(totals)
+        shares = {part_name: recorded_sum(parts[part_name]) / total for part_name in PARTS}
+        validation = recorded_sum(column("validation_seconds")) / total
     return Cost(
         *kind,
         runs=len(seconds),
@@ -262,14 +277,14 @@ def _cost(
         shares=shares,
         validation=validation,
         images_per_second=math.fsum(speeds) / len(speeds) if speeds else None,
-        memory=max(_numbers(own_peaks or run_costs, "peak_memory_bytes"), default=None),
+        memory=max(own_peaks or _numbers(peaks), default=None),
         own=bool(own_peaks),
     )
 
 
-def _numbers(run_costs: Iterable[Mapping[str, Any]], name: str) -> list[float]:
-    # A damaged store may hold anything.
-    values = [cost.get(name) for cost in run_costs]
+def _numbers(values: Iterable[Any]) -> list[float]:
+    """Those of `values` that are finite numbers and not negative: a damaged store may hold
+    anything."""
     return [
         float(value)
         for value in values
@@ -277,13 +292,10 @@ def _numbers(run_costs: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     ]
 
 
-def _accounted(cost: Mapping[str, Any]) -> bool:
+def _accounted(total: Any, part_seconds: Iterable[Any]) -> bool:
     """Whether the parts of a run make up its total."""
-    total = sum(_numbers([cost], "total_seconds"))
-    part_seconds = [
-        value for part_name in PARTS for value in _numbers([cost], f"{part_name}_seconds")
-    ]
-    return total > 0 and abs(math.fsum(part_seconds) - total) <= 0.001 * total
+    seconds = sum(_numbers((total,)))
+    return seconds > 0 and abs(math.fsum(_numbers(part_seconds)) - seconds) <= 0.001 * seconds
 
 
 def largest_part(run_costs: Sequence[Cost]) -> str:

@@ -9,13 +9,14 @@ mapping without rule and set.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
 from crosswind.evaluation.metrics import ESTIMATE, HEADLINE
+from crosswind.studies.json_columns import columns_of, names_in
 from crosswind.training.selection import ORACLES, RULES, Rule
 
 LEVEL = 0.95
@@ -75,29 +76,40 @@ class Entry:
     # Tables, figures and notes ask for the same statistics; an entry does not change once results
     # are in order.
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _columns: Callable[[str], Sequence[Any]] = field(default=columns_of(()), repr=False)
+    _n_read: int = field(default=0, repr=False)
+
+    def column(self, metric: str) -> Sequence[Any]:
+        """One metric of every seed, in their order; None where a seed does not have it."""
+        if len(self.metrics) != self._n_read:
+            self._columns = columns_of(list(self.metrics.values()))
+            self._n_read = len(self.metrics)
+        return self._columns(metric)
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
         return {
-            seed: float(run_scores[metric])
-            for seed, run_scores in self.metrics.items()
-            if run_scores.get(metric) is not None
+            seed: float(value)
+            for seed, value in zip(self.metrics, self.column(metric), strict=True)
+            if value is not None
         }
 
     @property
     def estimators(self) -> list[str]:
         """The labels of the estimators that told an accuracy of some seed."""
-        names = dict.fromkeys(name for run_scores in self.metrics.values() for name in run_scores)
+        names = names_in(self.metrics.values())
         return [name.removeprefix(ESTIMATE) for name in names if name.startswith(ESTIMATE)]
 
     @property
     def doubts(self) -> dict[str, list[int | Seeds]]:
         """The seeds whose run told its reader to doubt it, by the sentence that it told."""
+        if (cached := self._known.get(("doubts", len(self.metrics)))) is not None:
+            return cached
         seeds_by_doubt: dict[str, list[int | Seeds]] = {}
-        for seed, run_scores in self.metrics.items():
-            sentences = run_scores.get("doubts")
-            for text in sentences if isinstance(sentences, list) else ():
+        for seed, sentences in zip(self.metrics, self.column("doubts"), strict=True):
+            for text in sentences if sentences and isinstance(sentences, list) else ():
                 seeds_by_doubt.setdefault(str(text), []).append(seed)
+        self._known["doubts", len(self.metrics)] = seeds_by_doubt
         return seeds_by_doubt
 
     @property
@@ -107,7 +119,7 @@ class Entry:
 
     def largest(self, metric: str) -> int | None:
         """The largest whole number that any seed has for the metric; None where none has it."""
-        numbers = [run_scores.get(metric) for run_scores in self.metrics.values()]
+        numbers = self.column(metric)
         return max((int(number) for number in numbers if number is not None), default=None)
 
     @property
@@ -116,9 +128,7 @@ class Entry:
         first_scores = next(iter(self.metrics.values()))
         if first_scores.get("selected_step") != 0:
             return False
-        answer_scores = {
-            tuple(run_scores.get(name) for name in _SAME) for run_scores in self.metrics.values()
-        }
+        answer_scores = set(zip(*map(self.column, _SAME), strict=True))
         return len(answer_scores) == 1
 
     def summary(self, metric: str) -> DifferenceSummary | None:
