@@ -92,6 +92,7 @@ def warm(rounds: int) -> None:
     """Print the milliseconds before the first step of runs that follow others in this process."""
     import torch
 
+    from crosswind.studies.engines import Workspace
     from crosswind.studies.jobs import execute
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import study_from
@@ -129,18 +130,20 @@ def warm(rounds: int) -> None:
             found: dict[bool, list[float]] = {True: [], False: []}
             told: set[int] = set()
             with tempfile.TemporaryDirectory() as folder:
-                for number, run in enumerate(make_plan(study, Path()).runs):
-                    result = execute(
-                        run.spec,
+                fits = [job for job in make_plan(study, Path()).jobs if job.kind == "fit"]
+                for number, job in enumerate(fits):
+                    workspace = Workspace(
+                        job.key,
+                        (),
                         Path(folder, f"{number}"),
                         Path(folder, f"{number}.state"),
                         lambda _: None,
                     )
+                    result = execute("fit", job.spec, workspace)
+                    seed = job.spec["seed"]
                     if number:
-                        found[run.labels["seed"] not in told].append(
-                            1000 * result["cost"]["prepare_seconds"]
-                        )
-                    told.add(run.labels["seed"])
+                        found[seed not in told].append(1000 * result["cost"]["prepare_seconds"])
+                    told.add(seed)
             parts = [
                 f"{name} {statistics.median(values):.0f} ms ({min(values):.0f}-{max(values):.0f})"
                 for name, values in (("first of a seed", found[True]), ("others", found[False]))

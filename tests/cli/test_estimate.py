@@ -174,6 +174,27 @@ def test_doubtful_rows_of_a_function_are_shown_least_sure_first(of_function: Any
     assert "<table>" in estimates._repr_html_()
 
 
+def test_the_pool_is_asked_for_once_whatever_reads_its_neighbours(world: Path) -> None:
+    centres = np.load(world / "centres.npy")
+    shown = []
+
+    def model(x: np.ndarray) -> np.ndarray:
+        shown.append(len(x))
+        grey = x.mean(axis=3).reshape(len(x), -1) / 255
+        return -((grey[:, None] - centres) ** 2).sum(axis=2)
+
+    counts = []
+    for names in (["nuclear-norm"], ["ni-erase"], ["nuclear-norm", "ni-erase", "ni-translate"]):
+        shown.clear()
+        asked(world, model=model, estimators=names)
+        counts.append(sum(shown))
+    changes = len(neighbourhood.POOL)
+    rows = counts[0] - changes * 40  # the target, some of its rows again, and the source
+    neighbours = 2 * 30 * 11 + changes * 20 * 11
+    assert counts[1] == counts[0] + neighbours and counts[2] == counts[0] + 2 * neighbours
+    assert rows > 0
+
+
 def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
     names = ["average-confidence", "atc-mc", "nuclear-norm"]
     from_logits, from_probabilities = (

@@ -12,10 +12,10 @@ and makes the interval.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ LEVEL = 0.9
 """Of every interval."""
 
 Floats = NDArray[np.float64]
+
+DrawnRows: TypeAlias = "tuple[NDArray[np.int64] | None, NDArray[np.int64]]"
+"""Rows of the source, None for all as they are, and rows of the target; repeats allowed."""
 
 
 @final
@@ -105,6 +108,23 @@ class Answers:
         )
 
 
+def order_of_rows(logits: NDArray[Any], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of rows by their logits [n, k], column by column, and then by `last`; int64 [n].
+    Equal rows stay in the order in which they stand.
+
+    Columns after the first are read only where it has ties.
+    """
+    order = np.argsort(logits[:, 0], kind="stable").astype(np.int64)
+    sorted_column = logits[order, 0]
+    is_as_before = sorted_column[1:] == sorted_column[:-1]
+    tied = np.zeros(len(order), dtype=bool)
+    tied[1:] |= is_as_before
+    tied[:-1] |= is_as_before
+    rows = np.sort(order[tied])
+    order[tied] = rows[np.lexsort((last[rows], *logits[rows].T[::-1]))]
+    return order
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Labelled:
@@ -166,12 +186,14 @@ class Estimator(ABC):
     `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows;
     where 0, `no_rows_interval` says why. `no_pool_interval`: why its intervals of a pool are not
     shown, "" where those measured hold (`benchmarks/papers/interval_coverage.py`).
-    `corrects_labels`: whether it is
-    exact where the labels come in other shares.
+    `refits`: whether a draw of rows costs as much as a fit, so that there are fewer of them where
+    rows and classes are many. `corrects_labels`: whether it is exact where the labels come in other
+    shares.
     """
 
     access: ClassVar[Access] = Access()
     resamples: ClassVar[int] = 200
+    refits: ClassVar[bool] = True
     no_rows_interval: ClassVar[str] = ""
     no_pool_interval: ClassVar[str] = ""
     corrects_labels: ClassVar[bool] = False
@@ -184,6 +206,15 @@ class Estimator(ABC):
     def estimate(self, fitted: Any, target: Answers) -> float | Estimate:
         """The accuracy on the rows of `target`, of which there is one at least; an `Estimate` where
         there is a warning to give."""
+
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """The estimate for every draw of rows. A subclass whose scores of rows do not change with
+        the draw computes them once; the numbers must be equal."""
+        for source_rows, target_rows in draws:
+            again = source if source_rows is None else source.take(source_rows)
+            yield self.estimate(self.fit(again), target.take(target_rows))
 
 
 class Measure(ABC):

@@ -4,6 +4,10 @@ et al. 2017, section 4.2). Isotonic calibration: each class against the rest (Za
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, isotonic_regression
@@ -17,6 +21,9 @@ has no maximum."""
 _LEAST = -1e5
 """What stands for a logit of minus infinity, below the largest one of its row: its probability is 0
 at every temperature."""
+
+PORTION = 1 << 16
+"""Numbers that are computed with at once: as many as stay in a processor's cache."""
 
 RESOLUTION = 1e-15
 """Probabilities that are no further apart are one: so far can rounding bring equal ones."""
@@ -33,6 +40,17 @@ def fitted_temperature(source: Labelled) -> float:
     concave in 1 / temperature. A row whose label has a logit of minus infinity has likelihood 0 at
     every temperature, and is left out; 1 where no row is left.
     """
+    temperature = _temperatures.get(source)
+    if temperature is None:
+        temperature = _temperatures[source] = _likeliest_temperature(source)
+    return temperature
+
+
+_temperatures: WeakKeyDictionary[Labelled, float] = WeakKeyDictionary()
+"""Of labelled rows that are there: several estimators ask for it."""
+
+
+def _likeliest_temperature(source: Labelled) -> float:
     assert source.answers.logits is not None
     z = source.answers.logits.astype(np.float64)
     rows = np.flatnonzero(z[np.arange(len(z)), source.label] > -np.inf)
@@ -41,10 +59,21 @@ def fitted_temperature(source: Labelled) -> float:
     z = np.maximum(z[rows] - z[rows].max(axis=1, keepdims=True), _LEAST)
     of_label = float(z[np.arange(len(rows)), source.label[rows]].mean())
 
+    portion = max(1, PORTION // z.shape[1])
+    mean_logits = np.empty(len(z))
+
+    @cache  # the ends of the bounds are asked for twice
     def excess(log_temperature: float) -> float:
         """The derivative of the mean negative log-likelihood by 1 / temperature."""
-        weight = np.exp(z / np.exp(log_temperature))
-        return float(((weight * z).sum(axis=1) / weight.sum(axis=1)).mean()) - of_label
+        temperature = np.exp(log_temperature)
+        for start in range(0, len(z), portion):
+            some = z[start : start + portion]
+            weight = some / temperature
+            np.exp(weight, out=weight)
+            totals = weight.sum(axis=1)
+            weight *= some
+            mean_logits[start : start + portion] = weight.sum(axis=1) / totals
+        return float(mean_logits.mean()) - of_label
 
     low, high = np.log(BOUNDS)
     if excess(low) <= 0:
@@ -96,6 +125,40 @@ def fitted_calibrator(probabilities: Floats, label: NDArray[np.int64]) -> Calibr
     return tuple(calibrator)
 
 
+SortedColumn = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
+"""Of a class: rows by its probability, these probabilities, and which of the rows have its label."""
+
+
+def sorted_by_class(probabilities: Floats, label: NDArray[np.int64]) -> list[SortedColumn]:
+    """Rows sorted for every class, for calibrators of many draws of them."""
+    columns = []
+    for code, column in enumerate(probabilities.T):
+        order = np.argsort(column, kind="stable")
+        columns.append((order, column[order], label[order] == code))
+    return columns
+
+
+def redrawn_calibrator(
+    columns: Sequence[SortedColumn], rows: NDArray[np.int64] | None
+) -> Calibrator:
+    """The calibrator of some rows, repeats allowed, int64 [m], or of all: that of
+    `fitted_calibrator`, to the last digit."""
+    n = len(columns[0][0])
+    times = np.ones(n, np.int64) if rows is None else np.bincount(rows, minlength=n)
+    calibrator = []
+    for order, column, has_label in columns:
+        times_sorted = times[order]
+        drawn = np.flatnonzero(times_sorted)
+        values = column[drawn]
+        starts = np.append(0, np.flatnonzero(np.diff(values) > RESOLUTION) + 1)
+        weights = times_sorted[drawn]
+        counts = np.add.reduceat(weights, starts)
+        labelled = np.add.reduceat(weights * has_label[drawn], starts)
+        fitted = isotonic_regression(labelled / counts, weights=counts)
+        calibrator.append((values[starts], np.asarray(fitted.x)))
+    return tuple(calibrator)
+
+
 def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
     """Calibrated probabilities float64 [n, k] that sum to 1: linear between the known points and
     constant beyond them.
@@ -105,7 +168,22 @@ def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
     columns = []
     for column, (knots, value) in zip(probabilities.T, calibrator, strict=True):
         columns.append(np.interp(column, knots, value))
-    positive = np.stack(columns, axis=1)
+    return _scaled(np.stack(columns, axis=1))
+
+
+def calibrated_sorted(
+    calibrator: Calibrator, columns: Sequence[tuple[NDArray[np.int64], Floats]]
+) -> Floats:
+    """What `calibrated` gives, to the last digit, for probabilities that were sorted for each class:
+    the rows in that order, and their probabilities. Sorted ones are placed among knots faster."""
+    values = np.empty((len(columns), len(columns[0][0])))
+    for row, (order, column), (knots, value) in zip(values, columns, calibrator, strict=True):
+        row[order] = np.interp(column, knots, value)
+    return _scaled(np.ascontiguousarray(values.T))
+
+
+def _scaled(positive: Floats) -> Floats:
+    """Rows that sum to 1; even ones where every class has 0."""
     total = positive.sum(axis=1, keepdims=True)
     even = np.full_like(positive, 1 / positive.shape[1])
     return np.divide(positive, total, out=even, where=total > 0)

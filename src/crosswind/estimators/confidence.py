@@ -3,13 +3,23 @@ them on the source first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from crosswind.core.knobs import Access
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Labelled
-from crosswind.estimators.calibration import Calibrator, calibrated, fitted_calibrator
+from crosswind.estimators.base import Answers, DrawnRows, Estimate, Estimator, Labelled
+from crosswind.estimators.calibration import (
+    Calibrator,
+    calibrated,
+    calibrated_sorted,
+    fitted_calibrator,
+    redrawn_calibrator,
+    sorted_by_class,
+)
 
 
 @final
@@ -28,6 +38,7 @@ class AverageConfidence(Estimator):
     """
 
     version = 2
+    refits = False
     no_pool_interval = (
         "of those measured fewer than 85% held the accuracy under strong shifts (81% of 101)"
     )
@@ -39,6 +50,14 @@ class AverageConfidence(Estimator):
     def estimate(self, fitted: None, target: Answers) -> float:
         """The mean confidence."""
         return float(target.confidence.mean())
+
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """See `Estimator.redrawn`."""
+        confidence = target.confidence
+        for _, rows in draws:
+            yield float(confidence[rows].mean())
 
 
 @final
@@ -58,6 +77,7 @@ class DifferenceOfConfidences(Estimator):
     """
 
     version = 2
+    refits = False
     access = Access()
 
     def fit(self, source: Labelled) -> float:
@@ -67,6 +87,15 @@ class DifferenceOfConfidences(Estimator):
     def estimate(self, fitted: float, target: Answers) -> float:
         """The mean confidence, moved by the gap of the source."""
         return float(target.confidence.mean()) + fitted
+
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """See `Estimator.redrawn`."""
+        confidence = target.confidence
+        gaps = source.right - source.answers.confidence
+        for source_rows, rows in draws:
+            yield float(confidence[rows].mean()) + float(gaps[source_rows].mean())
 
 
 @final
@@ -102,3 +131,20 @@ class Cbpe(Estimator):
         named = target.answer >= 0
         of_rows = calibrated(fitted, target.probabilities)
         return float(of_rows[named, target.answer[named]].sum() / len(target))
+
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """See `Estimator.redrawn`. Rows are sorted once: a draw only says how often each is there."""
+        sorted_columns = sorted_by_class(source.answers.probabilities, source.label)
+        sorted_target = []
+        for column in target.probabilities.T:
+            order = np.argsort(column, kind="stable")
+            sorted_target.append((order, column[order]))
+        named = target.answer >= 0
+        answer = np.where(named, target.answer, 0)[:, None]
+        for source_rows, rows in draws:
+            calibrator = redrawn_calibrator(sorted_columns, source_rows)
+            of_rows = calibrated_sorted(calibrator, sorted_target)
+            of_answers = np.take_along_axis(of_rows, answer, axis=1)[:, 0]
+            yield float(of_answers[rows[named[rows]]].sum() / len(rows))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from crosswind.core.knobs import Access, knob
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Floats, Labelled
+from crosswind.estimators.base import Answers, Estimator, Floats, Labelled, order_of_rows
 from crosswind.estimators.transport import marginal_of
 
 LEAST_LOGIT = -1e6
@@ -97,20 +97,28 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     which they were given.
     """
     logits = _lowered(source.answers)
-    order = np.lexsort((source.label, *logits.T[::-1]))
+    order = order_of_rows(logits, source.label)
     logits = logits[order]
     label = source.label[order]
     n, k = logits.shape
     rows = np.arange(n)
 
+    logs = np.empty_like(logits)
+    slope = np.empty_like(logits)
+
     def loss(parameters: Floats) -> tuple[float, Floats]:
         sharpness = np.exp(parameters[0])
-        logs = _log_softmax(logits * sharpness + parameters[1:])
-        slope = np.exp(logs)
+        np.multiply(logits, sharpness, out=logs)
+        np.add(logs, parameters[1:], out=logs)
+        np.subtract(logs, logs.max(axis=1, keepdims=True), out=logs)
+        np.exp(logs, out=slope)
+        np.subtract(logs, np.log(slope.sum(axis=1, keepdims=True)), out=logs)
+        np.exp(logs, out=slope)
         slope[rows, label] -= 1
         value = -logs[rows, label].mean() + PENALTY / 2 * (parameters[1:] ** 2).sum()
         by_bias = slope.mean(axis=0) + PENALTY * parameters[1:]
-        return float(value), np.append((slope * logits).sum() * sharpness / n, by_bias)
+        np.multiply(slope, logits, out=slope)
+        return float(value), np.append(slope.sum() * sharpness / n, by_bias)
 
     bounds = [SHARPNESS, *[(None, None) if bias else (0.0, 0.0)] * k]
     minimum = minimize(
@@ -134,11 +142,13 @@ def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats,
     """
     present = shares > 0
     now = shares
+    weights = np.empty_like(probabilities)  # one array for all passes: they are most of the time
     for _ in range(PASSES):
         ratio = np.divide(now, shares, out=np.zeros_like(shares), where=present)
-        weights = probabilities * ratio
+        np.multiply(probabilities, ratio, out=weights)
         totals = weights.sum(axis=1, keepdims=True)
-        weights = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
+        totals[totals <= 0] = 1  # the row is zeros, and stays so
+        weights /= totals
         before = now
         now = weights.mean(axis=0)
         if np.abs(now - before).sum() < CLOSE:

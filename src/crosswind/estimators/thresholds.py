@@ -9,6 +9,7 @@ on the source the share is its accuracy whatever the scores.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.knobs import Access, knob
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Floats, Labelled
+from crosswind.estimators.base import Answers, DrawnRows, Estimate, Estimator, Floats, Labelled
 from crosswind.estimators.calibration import scaled_log_probabilities, temperature_of
 
 TOLERANCE = 1e-12
@@ -83,6 +84,8 @@ def fitted_threshold(scores: Floats, right: NDArray[np.bool_]) -> Threshold:
 class Thresholded(Estimator):
     """The share of target rows whose `score` is above the threshold that is right on the source."""
 
+    refits = False
+
     temperature: str = knob(
         "none",
         domain="{none, fit}",
@@ -104,6 +107,23 @@ class Thresholded(Estimator):
         """The share above the threshold."""
         temperature, threshold = fitted
         return threshold.share(self.score(target, temperature))
+
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """See `Estimator.redrawn`. A temperature that is fitted is another one for every draw, and a
+        subclass may fit in its own way."""
+        own_fit = type(self).fit is not Thresholded.fit
+        own_estimate = type(self).estimate is not Thresholded.estimate
+        if self.temperature == "fit" or own_fit or own_estimate:
+            yield from super().redrawn(source, target, draws)
+            return
+        source_scores = self.score(source.answers, 1.0)
+        scores = self.score(target, 1.0)
+        right = source.right
+        for source_rows, rows in draws:
+            threshold = fitted_threshold(source_scores[source_rows], right[source_rows])
+            yield threshold.share(scores[rows])
 
 
 @final

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crosswind.core.knobs import Access, knob
 from crosswind.core.registry import register
 from crosswind.core.seeds import stream
-from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Labelled
+from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Labelled, order_of_rows
 from crosswind.estimators.calibration import scaled_log_probabilities, temperature_of
 from crosswind.estimators.thresholds import Threshold, fitted_threshold
 
@@ -37,7 +37,7 @@ def kept_rows(answers: Answers) -> NDArray[np.int64]:
     broken depends on the order in which they were given.
     """
     assert answers.logits is not None
-    order = np.lexsort((answers.answer, *answers.logits.T[::-1])).astype(np.int64)
+    order = order_of_rows(answers.logits, answers.answer)
     row_limit = max(LARGEST // answers.logits.shape[1], 1)
     if len(order) <= row_limit:
         return order

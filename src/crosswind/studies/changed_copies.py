@@ -63,10 +63,12 @@ def copy_answers(
     pool: int,
     features: Features | None = None,
     handed: Mapping[str, Any] | None = None,
+    entropies: bool = True,
 ) -> dict[str, CopyAnswers]:
     """The answers of a model by selection rule. `neighbourhood_name`: a neighbourhood or "";
     `pool`: rows of the pool, 0: the rows as they are. `handed`: knobs of the transform of
-    `neighbourhood_name`, by its estimator.
+    `neighbourhood_name`, by its estimator. `entropies`: whether those of neighbours are
+    computed.
 
     A family of changes is shown rows of its own draw. Were they the same for all, the chance by
     which they are easier than others would stand in every accuracy of the pool alike. An interval
@@ -101,7 +103,10 @@ def copy_answers(
             read = None
             if features is not None and not neighbourhood_name:
                 read = features(copied_rows, copied)
-            out.setdefault(rule, []).append((*_read(sets[name], len(chosen), copies_per_row), read))
+            of_copies = _read(
+                sets[name], len(chosen), copies_per_row, entropies and bool(neighbourhood_name)
+            )
+            out.setdefault(rule, []).append((*of_copies, read))
     label = np.stack([rows.label[drawn[family]] for family in families])
     return {
         rule: _joined(label, family_answers, bool(neighbourhood_name))
@@ -160,16 +165,44 @@ def _drawn(ids: NDArray[np.int64], family: str, limit: int) -> NDArray[np.int64]
     return np.sort(order[:limit])
 
 
-def _read(predictions: Predictions, n: int, copies_per_row: int) -> tuple[Any, ...]:
+def fewer_rows(
+    copied: CopyAnswers,
+    rows: RowSet,
+    datasets: Mapping[str, AttributedDataset],
+    pool: int,
+    fewer: int,
+) -> CopyAnswers:
+    """Of what was said of a pool of so many rows, what `copy_answers` would say of one of fewer."""
+    dataset = datasets[rows.source]
+    ids = dataset.row_ids(_virtual_rows(rows, dataset))
+    positions = []
+    for family in _pool_changes(dataset)[1]:
+        drawn = _drawn(ids, family, pool)
+        positions.append(np.searchsorted(drawn, _drawn(ids, family, fewer)))
+    index = (np.arange(len(positions))[:, None], np.stack(positions))
+    return CopyAnswers(
+        copied.label[index],
+        copied.answer[index],
+        None if copied.entropy is None else copied.entropy[index],
+        None if copied.logits is None else copied.logits[index],
+        None if copied.features is None else copied.features[index],
+    )
+
+
+def _read(
+    predictions: Predictions, n: int, copies_per_row: int, entropies: bool
+) -> tuple[Any, ...]:
     answer = predictions.answer.reshape(n, copies_per_row)
     if predictions.logits is None:
         return answer, None, None
+    logits_of_rows = predictions.logits.reshape(n, copies_per_row, -1)[:, 0]
+    if not entropies:
+        return answer, None, logits_of_rows
     spread = Answers(predictions.answer, predictions.logits)
     p = spread.log_probabilities
     finite_logs = np.where(np.isfinite(p), p, 0.0)
     entropy = -(np.exp(p) * finite_logs).sum(axis=1)
     entropy_of_copies = entropy.astype(np.float32).reshape(n, copies_per_row)
-    logits_of_rows = predictions.logits.reshape(n, copies_per_row, -1)[:, 0]
     return (answer, entropy_of_copies, logits_of_rows)
 
 

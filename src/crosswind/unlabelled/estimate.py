@@ -24,7 +24,13 @@ from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import PreparedEstimate, estimated_jointly
 from crosswind.shifts.split import RowSet
-from crosswind.studies.changed_copies import copy_answers, labelled_pool, set_answers
+from crosswind.studies.changed_copies import (
+    CopyAnswers,
+    copy_answers,
+    fewer_rows,
+    labelled_pool,
+    set_answers,
+)
 from crosswind.studies.output_order import check_order
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
@@ -263,6 +269,7 @@ class _Questions:
         if not model.steady:
             self._check_steady()
         self.labelled: Labelled | None = None
+        self._pool: tuple[int, CopyAnswers] | None = None
         if labelled_rows is not None:
             self.told(
                 plain_rows("source", codes_of(labelled_rows, names)),
@@ -298,9 +305,8 @@ class _Questions:
         by_neighbours = f" ({neighbourhood_name})" if neighbourhood_name else ""
         tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{by_neighbours}")
         rule = self.model.rule
-        read = self._features
         settings_handed = self._handed(neighbourhood_name)
-        plain = copy_answers(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
+        plain = self._plain_pool(n)
         beside = None
         if neighbourhood_name:
             beside = copy_answers(
@@ -311,12 +317,26 @@ class _Questions:
                 NEIGHBOURS,
                 n,
                 handed=settings_handed,
+                entropies=False,  # the diagnosis reads those of the target and of the source
             )[rule]
         pool = labelled_pool(plain, neighbourhood_name, beside, changes)
         return [
             replace(labelled, answers=replace(labelled.answers, classes=len(self.names)))
             for labelled in pool
         ]
+
+    def _plain_pool(self, n: int) -> CopyAnswers:
+        """What it says of n rows under every change, without neighbours: asked for once, since the
+        rows of a smaller pool are among those of a larger one."""
+        if self._pool is None or self._pool[0] < n:
+            copied = copy_answers(
+                self._answers, self.rows, self.sets, "", NEIGHBOURS, n, self._features
+            )[self.model.rule]
+            self._pool = (n, copied)
+        n_asked, copied = self._pool
+        if n_asked == n:
+            return copied
+        return fewer_rows(copied, self.rows, self.sets, n_asked, n)
 
     def _near(
         self,

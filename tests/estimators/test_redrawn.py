@@ -1,0 +1,112 @@
+"""Rows that are drawn anew give the numbers of a fit and an estimate of them, to the last digit,
+however they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from crosswind.core.registry import listing, load
+from crosswind.estimators import calibration, estimating
+from crosswind.estimators.base import Answers, DrawnRows, Estimator, Labelled, order_of_rows
+from crosswind.estimators.calibration import fitted_temperature
+from crosswind.estimators.thresholds import Thresholded, confidence_score
+
+OTHER_WAYS = [
+    facts.name
+    for facts in listing("estimators")
+    if issubclass(load("estimators", facts.name), Estimator)
+    and load("estimators", facts.name).redrawn is not Estimator.redrawn
+]
+
+
+def set_of(rows: int, classes: int, seed: int) -> Labelled:
+    """Logits with ties, repeated rows, certain ones, and answers that name no class."""
+    random = np.random.default_rng(seed)
+    label = random.integers(classes, size=rows)
+    logits = random.normal(size=(rows, classes)).round(1).astype(np.float32)
+    logits[np.arange(rows), label] += random.choice([0.5, 2.0, 60.0], size=rows)
+    logits[: rows // 5] = logits[rows // 5 : 2 * (rows // 5)]
+    answer = np.where(random.random(rows) < 0.05, -1, logits.argmax(axis=1))
+    return Labelled(Answers(answer, logits), label)
+
+
+def draws(m: int, n: int) -> Iterator[DrawnRows]:
+    random = np.random.default_rng(5)
+    for _ in range(6):
+        yield random.integers(m, size=m), random.integers(n, size=n)
+
+
+@pytest.mark.parametrize("classes", [2, 7, 40])
+@pytest.mark.parametrize("name", OTHER_WAYS)
+def test_another_way_gives_equal_numbers(name: str, classes: int) -> None:
+    estimator = load("estimators", name)()
+    source, target = set_of(150, classes, 1), set_of(90, classes, 2).answers
+    expected = list(Estimator.redrawn(estimator, source, target, draws(150, 90)))
+    assert list(estimator.redrawn(source, target, draws(150, 90))) == expected
+    assert len(set(expected)) > 1
+
+
+def test_these_estimators_have_another_way() -> None:
+    assert OTHER_WAYS == [
+        "atc-mc",
+        "atc-ne",
+        "average-confidence",
+        "cbpe",
+        "difference-of-confidences",
+    ]
+
+
+@dataclass(frozen=True)
+class Halved(Thresholded):
+    """A threshold that a subclass fits in its own way."""
+
+    def score(self, answers: Answers, temperature: float) -> NDArray[np.float64]:
+        return confidence_score(answers, temperature)
+
+    def estimate(self, fitted: object, target: Answers) -> float:
+        return super().estimate(fitted, target) / 2  # type: ignore[arg-type]
+
+
+def test_a_subclass_with_a_way_of_its_own_is_asked_for_every_draw() -> None:
+    source, target = set_of(150, 7, 1), set_of(90, 7, 2).answers
+    for estimator in (Halved(), load("estimators", "atc-mc")(temperature="fit")):
+        expected = list(Estimator.redrawn(estimator, source, target, draws(150, 90)))
+        assert list(estimator.redrawn(source, target, draws(150, 90))) == expected
+
+
+def test_rows_are_ordered_as_by_all_their_columns() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        shape = random.integers(0, 40), random.integers(1, 5)
+        logits = random.integers(-2, 3, size=shape).astype(np.float32)
+        logits *= random.choice([1, -0.0, np.float32(1.5)], size=shape).astype(np.float32)
+        last = random.integers(-1, 3, size=len(logits))
+        expected = np.lexsort((last, *logits.T[::-1]))
+        assert order_of_rows(logits, last).tolist() == expected.tolist()
+
+
+def test_a_temperature_is_fitted_once_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = set_of(150, 7, 1)
+    expected = fitted_temperature(source)
+    monkeypatch.setattr(calibration, "_likeliest_temperature", lambda source: 3.0)
+    assert fitted_temperature(source) == expected != 3.0
+    assert fitted_temperature(set_of(150, 7, 1)) == 3.0
+
+
+def test_the_temperature_does_not_depend_on_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fitted_temperature(set_of(150, 7, 1))
+    monkeypatch.setattr(calibration, "PORTION", 20)
+    assert fitted_temperature(set_of(150, 7, 1)) == expected
+
+
+def test_many_numbers_are_drawn_less_often_where_each_draw_is_a_fit() -> None:
+    refitted, scored = load("estimators", "cbpe")(), load("estimators", "atc-mc")()
+    assert estimating._resamples(refitted, 2000 * 100) == 200 == estimating._resamples(scored, 2000)
+    assert estimating._resamples(refitted, 2000 * 1000) == 25
+    assert estimating._resamples(refitted, 10**9) == estimating.FEWEST_DRAWS
+    assert estimating._resamples(scored, 10**9) == 200
