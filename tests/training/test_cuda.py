@@ -84,7 +84,7 @@ def test_predictions_are_those_of_the_processor(model: str) -> None:
     assert np.abs(cpu_logits - cuda_logits).max() <= 1e-4 * max(1.0, np.abs(cpu_logits).max())
 
 
-class StoppedRun(Exception):
+class StoppedTraining(Exception):
     """Raised in the middle of a run, as a signal would be."""
 
 
@@ -93,7 +93,7 @@ def stopping_at(step: int) -> Callable[[dict[str, Any]], None]:
 
     def progress(report: dict[str, Any]) -> None:
         if report["step"] >= step:
-            raise StoppedRun
+            raise StoppedTraining
 
     return progress
 
@@ -105,7 +105,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
 ) -> None:
     uninterrupted = tried(name, device="cuda", precision=precision)
     checkpoint_path = tmp_path / "checkpoint"
-    with pytest.raises(StoppedRun):
+    with pytest.raises(StoppedTraining):
         tried(
             name,
             device="cuda",
@@ -316,7 +316,7 @@ def test_a_stopped_run_that_is_replayed_goes_on_with_the_same_bits(
 ) -> None:
     uninterrupted, _ = graphed("groupdro", model=model, steps=80)
     checkpoint_path = tmp_path / "checkpoint"
-    with pytest.raises(StoppedRun):
+    with pytest.raises(StoppedTraining):
         graphed(
             "groupdro",
             model=model,

@@ -31,7 +31,7 @@ methods, shifts and data sets do beyond each alone."""
 
 
 class ScoreKey(NamedTuple):
-    """What one score is of."""
+    """The key of one score."""
 
     data: str
     shift: str
@@ -147,8 +147,8 @@ def _crossed(means: Mapping[ScoreKey, float], noise: float) -> dict[str, float]:
 
 
 def _table(means: Mapping[ScoreKey, float]) -> tuple[Sequence[str], Floats]:
-    """What the axes of a table of means are, and the means by data set, shift and method; where not
-    every data set has every shift, both are the first axis."""
+    """The axes of a table of means, and the means by data set, shift and method. Where not every
+    data set has every shift, both are the first axis."""
     conditions = list(dict.fromkeys((key.data, key.shift) for key in means))
     methods = list(dict.fromkeys(key.method for key in means))
     n_data = len({data for data, _ in conditions})

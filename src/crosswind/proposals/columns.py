@@ -125,7 +125,7 @@ class TableColumn:
     (lists and the like), "times" (spans of time) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
     `example`: one of the values; `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
-    `flaw`: what keeps a column that seems to hold numbers or dates from being read as numbers;
+    `flaw`: what keeps a column that seems to hold numbers or dates from being read as numbers.
     `no_values`: what stands for none among its numbers, such as NA, which counts as empty.
     """
 

@@ -196,7 +196,7 @@ def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
     """The attributes that a study shifts: those that the rows tie to the label, else the first that
     could be tied.
 
-    Beside a tie of `WEAKEST` or more, weaker ones are left out: each is tied as strongly as the
+    Beside a tie of `WEAKEST` or more, weaker ones are left out. Each is tied as strongly as the
     rows tie it, and what hardly shifts anything would take its share of the runs.
     """
     tied = [design for design in designs if design.tie.matching]

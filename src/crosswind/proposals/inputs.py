@@ -229,7 +229,7 @@ def _folders_beside(table: Path, listed: Sequence[str]) -> list[Path]:
 
 
 def _entries(table: Path) -> list[Path]:
-    """What lies in the folder of a table."""
+    """The entries of the folder of a table."""
     return list(table.parent.iterdir()) if table.parent.is_dir() else []
 
 

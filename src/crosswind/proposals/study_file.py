@@ -319,7 +319,7 @@ def _by_light(
     rows: DataFrame, label: Label, attributes: Attributes
 ) -> tuple[Attributes, dict[str, Any] | None]:
     """Pictures of a class as they are and made brighter, as the attribute, and how the study makes
-    it; the attributes as they are where a column has its name, or a class has too few rows."""
+    it. The attributes stay as they are where a column has its name, or a class has too few rows."""
     n_smallest = int(rows_of_classes(rows, label).min())
     if LIGHT in rows.columns or n_smallest // 2 < LEAST:
         return attributes, None

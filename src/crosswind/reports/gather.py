@@ -167,7 +167,7 @@ class StudyRecord:
 
     @cached_property
     def conclusions(self) -> list[Conclusions]:
-        """What all rows together say, by size, test set and rule."""
+        """The conclusions of all rows together, by size, test set and rule."""
         with damage_named(self.store, self.name):
             return conclusions(self.places, self.resolved)
 

@@ -52,9 +52,9 @@ Condition = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PooledJudgement:
-    """A claim over several cases. `number` counts the study's claims from 1; `claim`: its values with
-    every default; `only`: the data set,
-    shift or size that it is judged at, where they are judged one by one.
+    """A claim over several cases. `number` counts the study's claims from 1. `claim`: its values
+    with every default. `only`: the data set, shift or size that it is judged at, where they are
+    judged one by one.
 
     `better`, `than`: the sides in words; `cases` of them are compared; `waiting`, `failed`: runs
     without a score. `tested` is None where nothing can be

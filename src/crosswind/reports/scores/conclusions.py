@@ -1,5 +1,6 @@
-"""What all rows of a study together say: whether they differ in rank and which do, what the variance of
-scores is of, how often a row beats the reference, and how much of its gain is tuning."""
+"""The conclusions of all rows of a study together: whether they differ in rank and which do, and
+what the variance of scores is of. They also say how often a row beats the reference, and how much
+of its gain is tuning."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Conclusions:
 
     @property
     def place(self) -> Place:
-        """What the rows share."""
+        """The place that the rows share."""
         return self.view.place
 
     @cached_property
