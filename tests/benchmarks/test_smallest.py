@@ -41,6 +41,7 @@ SMALLEST = {
     f"{PAPERS}.effects": "--table",
     f"{PAPERS}.hypersphere": "--table",
     f"{PAPERS}.intervals": "--draws 2",
+    f"{PAPERS}.own_tables_sets": "tables --packages none --data none",
     "tools.breaks": "--find --only 1",
     "tools.golden": "--list",
     "tools.make_methods": "",
