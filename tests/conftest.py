@@ -7,6 +7,7 @@ import random
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 # Read by the libraries when they are first imported, and inherited by the processes that tests
 # start.
@@ -57,3 +58,17 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`crosswind run` executes its jobs in this process, whatever its `--workers`: a worker costs
+    seconds of processor time to start, and is tested by the drills."""
+    from crosswind.studies import running
+
+    real = running.engine_of
+
+    def inline(*arguments: Any, **settings: Any) -> Any:
+        return real(*arguments, **{**settings, "workers": 0})
+
+    monkeypatch.setattr(running, "engine_of", inline)

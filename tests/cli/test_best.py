@@ -27,6 +27,7 @@ def searched(folder: Path, **changes: Any) -> Path:
     return file
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,6 +58,7 @@ def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     assert "is there already" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_search_is_frozen_too_and_printed_where_no_file_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,7 @@ def test_points_are_compared_by_the_mean_of_the_rule_over_the_same_runs(tmp_path
         best_points(study, rows, "best")
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_study_without_a_choice_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ SHORT = ["training.steps=2", "training.validate_every=1", "split_seeds=2", "meth
 SETTINGS = [word for setting in SHORT for word in ("--set", setting)]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_study_that_is_written_is_planned_and_run(
     table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
@@ -83,6 +84,7 @@ def test_the_study_that_is_written_is_planned_and_run(
     assert "birds.yaml is there already; name another file, or --force" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_pictures_whose_attributes_are_tied_unlike_run_as_proposed(
     table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
@@ -166,6 +168,7 @@ def test_one_refusal_says_all_that_stands_in_the_way(tmp_path: Path, capsys: Any
     assert "and it has no label: 'kind' has 0 classes of 6 rows or more (a 3, b 3)" in error
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_text_and_a_label_alone_are_a_study_over_the_length(
     tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:

@@ -36,6 +36,7 @@ def write_reviews(path: Path, rows: int = 480) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_init_plan_run_report_audit_and_estimate(
     tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:

@@ -225,7 +225,7 @@ def write_moles(table: Path) -> None:
     table.write_text("\n".join(lines), encoding="utf-8")
 
 
-# Half a minute each: they train whole studies and draw their pages.
+# Seconds each: they train whole studies and draw their pages.
 LONG = ("README.md", "getting-started.md", "pretrained.md")
 SHOWING = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
@@ -237,6 +237,7 @@ SHOWING = [page for page in PAGES if any(block.language in RUN for block in bloc
         for page in SHOWING
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_what_a_page_shows_works(
     page: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -324,6 +324,7 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Path) -> None:
     """Weights of 7 classes for 10, beside the study. Where the file changes its run is done anew;
     the other's stays."""

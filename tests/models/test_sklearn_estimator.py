@@ -221,6 +221,7 @@ def table_and_study(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_study_trains_estimators_beside_networks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

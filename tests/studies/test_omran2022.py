@@ -277,6 +277,7 @@ def test_the_sets_of_seen_and_unseen_noise_are_those_of_the_shift(root: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_study_runs(
     root: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def test_each_method_is_measured_and_its_steps_are_those_that_it_takes(tmp_path:
     assert cost.asked == 0 and cost.seconds > 0 and cost.gpu_seconds == 0
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_disk_is_what_runs_then_fill(tmp_path: Path) -> None:
     study = {**STUDY, "methods": ["erm", "jtt"]}
     file = tmp_path / "study.yaml"

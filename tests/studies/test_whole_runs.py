@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.drills import LONG, SLOW
+from tests.drills import LONG
 from tests.studies.plans import alone, of_kind
 
 from crosswind.core import registry
@@ -382,7 +382,7 @@ def _finished(out: Path) -> int:
 
 @pytest.mark.parametrize(
     "rounds",
-    [pytest.param(2 * SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)],
+    [pytest.param(20, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)],
 )
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(),
