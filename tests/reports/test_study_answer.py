@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 import pytest
-from tests.reports.test_questions import scored_rows
+from tests.reports.test_questions import GROUPS, scored_rows
 
 from crosswind.reports.claims.answer_picture import picture_of, picture_of_findings
 from crosswind.reports.claims.findings import Findings, find
 from crosswind.reports.claims.shift_words import shift_clause
+from crosswind.reports.claims.study_answer import StudyAnswer
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF
 from crosswind.reports.scores.results import arrange
 
@@ -32,9 +33,15 @@ ACCURACY = {
 
 
 def found(
-    accuracy: Any = None, n: int = 8, spread: float = 0.02, runs: Any = (), **more: Any
+    accuracy: Any = None,
+    n: int = 8,
+    spread: float = 0.02,
+    runs: Any = (),
+    rows: Any = None,
+    **more: Any,
 ) -> Findings:
-    rows = scored_rows(ACCURACY if accuracy is None else accuracy, n, spread)
+    if rows is None:
+        rows = scored_rows(ACCURACY if accuracy is None else accuracy, n, spread)
     about = {
         "reference": "erm",
         "selection": ["last"],
@@ -114,11 +121,63 @@ def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
     assert "shown to cost accuracy" in answer.sentences[0]
 
 
+def repeated(n: int, spread: float, seeds: int = 1, gain: float = 0.03) -> StudyAnswer:
+    """The answer of a study whose runs are repeated by split seeds."""
+    level = {**dict.fromkeys(ACCURACY, 0.8), ("SC", "groupdro"): 0.8 + gain}
+    rows = []
+    for row in scored_rows(level, n * seeds, spread):
+        rows.append({**row, "split_seed": row["seed"] // seeds, "seed": row["seed"] % seeds})
+    about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS}
+    findings = find(arrange(rows).shown(["last"]), about, [], [])
+    assert findings is not None
+    assert {finding.difference.splits for finding in findings.items} == {n}
+    return findings.answer
+
+
+def test_a_study_that_repeats_by_split_seeds_is_asked_for_more_of_them() -> None:
+    """Ten of them with a wide spread tell nothing; "run five seeds" would be fewer."""
+    answer = repeated(10, 0.1)
+    asked = re.fullmatch(r"crosswind run STUDY --set split_seeds=(\d+)", answer.command)
+    assert asked and int(asked[1]) > 10
+    assert answer.next_step.startswith("to tell 5 points") and "split seeds" in answer.next_step
+    crossed = repeated(6, 0.1, seeds=2)
+    assert crossed.command == "crosswind run STUDY --set split_seeds=12"
+    assert re.search(r"a difference of .* would have been told with a power", crossed.next_step)
+
+
+def test_no_more_runs_are_asked_for_where_there_were_enough() -> None:
+    for answer in (
+        repeated(12, 0.01, gain=0.0),
+        found(dict.fromkeys(ACCURACY, 0.8), 12, 0.01).answer,
+    ):
+        assert answer.command == ""
+        assert answer.next_step.startswith("5 points would have been told")
+
+
+def test_a_label_that_is_called_so_is_named_once() -> None:
+    shift = {"type": "spurious-correlation", "attribute": "ruler"}
+    about = {"shifts": {"S": shift}, "data": {"moles": {"label": "label", "attributes": ["ruler"]}}}
+    assert shift_clause("S", about, "moles") == "ruler gives the label away"
+
+
 def test_a_network_that_guesses_is_the_whole_answer() -> None:
     findings = found(dict.fromkeys(ACCURACY, 0.5))
     (said,) = findings.answer.sentences
     assert said.startswith("No answer yet: erm learns nothing")
+    assert "no more than guessing (50.0%)" in said
     assert said.count("erm learns nothing") == findings.to_text().count("erm learns nothing") == 1
+
+
+def test_a_network_that_guesses_and_yet_loses_its_worst_group_is_both_told() -> None:
+    """Without a shift every group is right half of the time; tied, the worst loses 20 points."""
+    lower = {**GROUPS, "kind=melanoma, ruler=no": -0.4}
+    even = scored_rows({("none", "erm"): 0.5}, 12, 0.01)
+    tied = scored_rows({("SC", "erm"): 0.5}, 12, 0.012, lower)
+    rows = [*even, *tied]
+    findings = found(rows=rows)
+    idle, even_so = findings.answer.sentences
+    assert idle.startswith("No answer yet: erm learns nothing")
+    assert even_so.startswith("Even so SC takes 20.0 points") and "worst group" in even_so
 
 
 def test_runs_that_are_not_done_come_first_of_what_is_next() -> None:

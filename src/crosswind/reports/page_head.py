@@ -74,13 +74,21 @@ def study_head(study: StudyRecord) -> StudyHead:
 
 
 def _caption(picture: AnswerPicture) -> str:
-    """How the picture is read."""
+    """How the picture is read: its line, a method's own number, and a hollow dot where one is."""
     reference = picture.reference
+    strips = [strip for row in picture.rows for strip in row.strips if strip is not None]
+    hollow = ""
+    if any(strip.kind == "open" for strip in strips):
+        hollow = " A hollow dot may be chance."
     if not picture.is_of_costs:
-        return f"What each method wins (right) or loses (left) beside {reference}, the line, in points."
+        return (
+            f"What each method wins (right) or loses (left) beside {reference}, the line, in points."
+            f"{hollow}"
+        )
     return (
-        f"What each shift costs {reference}, and below it what each method wins back, in points. The"
-        f" line is {reference} without a shift: {picture.base} of test rows right."
+        f"What each shift costs {reference}, in points, and below it what each method wins back of it:"
+        f" its bar begins where the shift ends. The line is {reference} without a shift:"
+        f" {picture.base} of test rows right.{hollow}"
     )
 
 

@@ -15,7 +15,7 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import effects_told
 from crosswind.reports.claims.verdict_words import POWER
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
-from crosswind.reports.scores.notes import at_chance
+from crosswind.reports.scores.notes import at_chance, chance_level
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
 
 NEVER_LEARNT = 0.05
@@ -219,9 +219,11 @@ def idle_reason(at_place: PlaceResults, unshifted: Entry) -> str:
     if summary is None:
         return ""
     if at_chance(unshifted, HEADLINE.name):
+        level = chance_level(unshifted, HEADLINE.name)
+        assert level is not None, "what is at chance has a level of chance"
         return (
             f"{reference} learns nothing: it is right on {summary.mean:.1%} without any shift, no more"
-            " than guessing. Nothing can be told of shifts until it does: more steps, another"
+            f" than guessing ({level:.1%}). Nothing can be told of shifts until it does: more steps, another"
             " learning rate, a larger network or more rows; or the inputs do not tell the label."
         )
     never = _never_learnt(unshifted)

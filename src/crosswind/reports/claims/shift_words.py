@@ -59,9 +59,9 @@ def _attribute(name: Any, entry: Settings) -> str:
 
 
 def _label(entry: Settings) -> str:
-    """The label with its name, where the data set is known."""
+    """The label with its name, where the data set is known and the name says more."""
     name = entry.get("label")
-    return f"the label ({name})" if name else "the label"
+    return f"the label ({name})" if name and str(name).lower() != "label" else "the label"
 
 
 def _spurious(part: Settings, entry: Settings) -> str:

@@ -189,7 +189,14 @@ class _AskedStudy:
         if len(self.settings) > 1:
             where = f"{self._where()} (one of {len(self.settings)} settings, all stand below): "
         if self.idle:
-            return [f"No answer yet: {where}{self.idle}"]
+            idle_sentences = [f"No answer yet: {where}{self.idle}"]
+            worst = self._worst_loss()
+            if worst is not None and -worst.difference.mean >= EFFECT:
+                # What is tied or rare moves it all the same, and the picture shows that.
+                idle_sentences.append(
+                    f"Even so {worst.shift} takes {points_with_interval(worst)} off its worst group."
+                )
+            return idle_sentences
         said = [sentence for sentence in (self._what_hurts(), self._what_helps()) if sentence]
         return [f"{where}{said[0]}", *said[1:]] if said else []
 
@@ -217,11 +224,7 @@ class _AskedStudy:
                 f" {most.base:.1%} of test rows that {_called(most.method)} is right on"
                 f"{self._worst_words(most.shift)}."
             )
-        worst = min(
-            filter(_is_told_loss, self.worst_costs.values()),
-            key=lambda finding: finding.difference.mean,
-            default=None,
-        )
+        worst = self._worst_loss()
         widest = max(self.costs, key=lambda finding: finding.difference.sd or 0.0)
         power = power_words(widest)
         would = f" (a cost of {power})" if power else ""
@@ -231,6 +234,14 @@ class _AskedStudy:
         return (
             f"{subject} shown to cost accuracy over all rows{would}, but {worst.shift} costs"
             f" {points_with_interval(worst)} in the worst group."
+        )
+
+    def _worst_loss(self) -> Finding | None:
+        """The largest cost for the worst group that is told; None where none is."""
+        return min(
+            filter(_is_told_loss, self.worst_costs.values()),
+            key=lambda finding: finding.difference.mean,
+            default=None,
         )
 
     def _worst_words(self, shift: str) -> str:
@@ -371,30 +382,58 @@ class _AskedStudy:
         return str(settings.get("method", method)) if isinstance(settings, Mapping) else method
 
     def _more_seeds(self, undecided: Sequence[Finding]) -> tuple[str, str]:
-        """How many seeds would tell `EFFECT`."""
-        first = [finding for finding in undecided if finding.metric == HEADLINE.name]
-        ranges = [finding.seeds for finding in first or undecided if finding.seeds]
+        """How many seeds, or split seeds where a study repeats by them, would tell `EFFECT`."""
+        headline = [finding for finding in undecided if finding.metric == HEADLINE.name]
+        compared = headline or undecided
+        repeated = any(finding.difference.splits > 1 for finding in compared)
+        name = "split seeds" if repeated else "seeds"
+        ranges = []
+        for finding in compared:
+            needed = finding.repeats if repeated else finding.seeds
+            if needed:
+                ranges.append(needed)
         ends = sorted(most for _, most in ranges if most is not None)
         size = f"{EFFECT * 100:.0f} points"
+        runs = max(finding.difference.n for finding in compared)
         if ranges and not ends:
-            return f"more seeds would not tell {size}: the spread between them is too wide.", ""
+            return f"more {name} would not tell {size}: the spread between them is too wide.", ""
         if not ends:
+            return self._more_runs(compared, runs)
+        # The larger end of half of the comparisons: that of all may be one that nobody can pay.
+        number = ends[len(ends) // 2]
+        half = " in half of the comparisons that are left open" if len(ends) > 1 else ""
+        if number <= runs:
+            # They were enough, and told nothing: what is there is smaller.
+            return f"{size} would have been told{half}; what is left open is likely smaller.", ""
+        return f"to tell {size}{half}, run {number:,} {name}.", self._run(number, repeated)
+
+    def _more_runs(self, compared: Sequence[Finding], runs: int) -> tuple[str, str]:
+        """The next step where no number of seeds can be reckoned: too few for a spread, no spread at
+        all, or seeds crossed with split seeds."""
+        if runs < SEEDS_AT_LEAST:
             return (
                 f"too few seeds to tell anything from chance; run {SEEDS_AT_LEAST} at least.",
                 self._run(SEEDS_AT_LEAST),
             )
-        # The larger end of half of the comparisons: that of all may be one that nobody can pay.
-        seeds = ends[len(ends) // 2]
-        half = " in half of the comparisons that are left open" if len(ends) > 1 else ""
-        return f"to tell {size}{half}, run {seeds:,} seeds.", self._run(seeds)
+        powers = filter(None, map(power_words, compared))
+        widest = next(powers, "")
+        if not widest:
+            return "every run gave the same difference: more of them would tell nothing.", ""
+        splits = max(finding.difference.splits for finding in compared)
+        return (
+            f"a difference of {widest}; for smaller ones run more split seeds.",
+            self._run(2 * splits, True),
+        )
 
-    def _run(self, seeds: int | None = None) -> str:
-        """The command that runs the study, again or with more seeds; `STUDY` is its file."""
+    def _run(self, seeds: int | None = None, split: bool = False) -> str:
+        """The command that runs the study, again or with more seeds or split seeds; `STUDY` is its
+        file."""
         # Reports of most studies need not load what reads study files.
         from crosswind.studies.reading import shipped_studies
 
         name = self.at_place.place.study
-        more = f" --set seeds={seeds}" if seeds else ""
+        field = "split_seeds" if split else "seeds"
+        more = f" --set {field}={seeds}" if seeds else ""
         return f"crosswind run {name if name in shipped_studies() else 'STUDY'}{more}"
 
 

@@ -117,7 +117,17 @@ class Finding:
         None with several split seeds or without a spread; one of the two is None where 10,000 seeds
         are not enough.
         """
-        if not self.difference.sd or self.difference.splits != 1:
+        return self._runs_needed() if self.difference.splits == 1 else None
+
+    @property
+    def repeats(self) -> tuple[int | None, int | None] | None:
+        """As `seeds`, the number of split seeds, in a study that has one seed with each; None in any
+        other."""
+        splits = self.difference.splits
+        return self._runs_needed() if splits == self.difference.n > 1 else None
+
+    def _runs_needed(self) -> tuple[int | None, int | None] | None:
+        if not self.difference.sd:
             return None
         return seeds_needed(
             self.difference.sd,
