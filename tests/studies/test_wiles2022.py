@@ -61,14 +61,14 @@ def rows_of(
         ),
         (
             "lowdata",
-            {(d, f"LDD-{d}-{n}", "all"): rows + n for d, rows in FREQUENT.items() for n in NS},
+            {(d, f"LDD-{n}", "all"): rows + n for d, rows in FREQUENT.items() for n in NS},
             36 * (POINTS + 3) * 5,
         ),
         ("unseen", {(d, f"UDS-{d}", "all"): rows for d, rows in FREQUENT.items()}, 4 * POINTS * 5),
         (
             "label-noise",
             {
-                (d, f"LDD-{d}", f"all, noise={p}"): rows + 100
+                (d, "LDD", f"all, noise={p}"): rows + 100
                 for d, rows in FREQUENT.items()
                 for p in (0.0, 0.1, 0.2, 0.3)
             },
@@ -77,7 +77,7 @@ def rows_of(
         (
             "dataset-size",
             {
-                (d, f"LDD-{d}-{t // 1000}", f"T{t}"): t
+                (d, f"LDD-{t // 1000}", f"T{t}"): t
                 for d, most in {"dsprites": 5, "mpi3d": 5, "shapes3d": 4, "smallnorb": 3}.items()
                 for t in (10**k for k in range(3, most + 1))
             },
@@ -122,6 +122,9 @@ SMALLER = [
         *SMALLER,
         ("spurious", "small", {1000}, 2 * 2 * 19 * 5),
         ("unseen", "small", {1000}, 2 * 18 * 2 * 5),
+        ("lowdata", "small", {1000}, 2 * 2 * 19 * 5),
+        ("label-noise", "small", {1000}, 2 * 4 * 19 * 5),
+        ("dataset-size", "small", {1000, 2000}, 2 * 2 * 19 * 5),
         ("label-is-color", "small", {1000}, (2 * 18 + 1) * 2 * 5),
         ("label-is-color", None, {398_130}, (2 * POINTS + 3) * 5),
     ],

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ _datasets: dict[str, AttributedDataset] = {}
 Values = Mapping[str, Any]
 Parts = list[tuple[str, dict[str, Any]]]
 """The components of a shift as plain values, each with the path where it was written."""
+BY_DATA = "by_data"
+"""The field of a shift that has its settings on some data sets alone."""
 
 
 # -- data sets -------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ def split_values(
     fields |= {name: f"data.{point.data}.{name}" for name in ("label", "attributes", "roles")}
 
     def components(entry: Any, name: str, anything: bool = False) -> list[dict[str, Any]]:
-        located = _components(entry, study.shifts, data, name, (), anything)
+        located = _components(entry, _ShiftWords(study, point.data, anything), name, ())
         fields.update({f"{name}.{number}": path for number, (path, _) in enumerate(located)})
         return [component for _, component in located]
 
@@ -316,35 +319,63 @@ def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> 
     return attributes
 
 
-def _components(
-    entry: Any, shifts: Values, data: DataSpec, field: str, trail: tuple[str, ...], anything: bool
-) -> Parts:
-    """The components of a shift: names of other shifts followed, slots made attributes; `anything`:
-    any attribute of the data.
+@dataclass(frozen=True)
+class _ShiftWords:
+    """What the words of a shift are read by: the study, the name of the data set, and whether its
+    attributes may be any of the data."""
+
+    study: Study
+    name: str
+    anything: bool
+
+    @property
+    def data(self) -> DataSpec:
+        """The data set."""
+        return self.study.data[self.name]
+
+    def component(self, entry: Values, field: str) -> dict[str, Any]:
+        """One shift with its settings for this data set, slots made attributes."""
+        component = {key: value for key, value in entry.items() if key != BY_DATA}
+        component |= self._own_settings(entry.get(BY_DATA), f"{field}.{BY_DATA}")
+        slots, data = self.data.slots, self.data
+        for key in ("attribute", "environment"):
+            if isinstance(name := component.get(key), str):
+                known = [*slots, *data.attribute_names, data.label]
+                if not self.anything and name not in known:
+                    raise unknown(f"{field}.{key}", "attribute", name, known[:-1])
+                component[key] = slots.get(name, name)
+        return component
+
+    def _own_settings(self, by_data: Any, field: str) -> Values:
+        """The settings that a shift has on this data set alone."""
+        if by_data is None:
+            return {}
+        if not isinstance(by_data, Mapping):
+            problem = f"must be a mapping, data set -> settings, not {shown(by_data)}"
+            raise InputError(field, problem, self.study.data)
+        for name, settings in by_data.items():
+            if name not in self.study.data:
+                raise unknown(field, "data set", name, self.study.data)
+            if not isinstance(settings, Mapping) or "type" in settings:
+                problem = "must be a mapping of settings without 'type'"
+                raise InputError(f"{field}.{name}", f"{problem}, not {shown(settings)}")
+        settings_here: Values = by_data.get(self.name, {})
+        return settings_here
+
+
+def _components(entry: Any, words: _ShiftWords, field: str, trail: tuple[str, ...]) -> Parts:
+    """The components of a shift: names of other shifts followed, slots made attributes.
 
     An entry is one shift, a list of shifts that act together, or the name of another entry.
     """
     if entry is None:
         return []
     if isinstance(entry, str):
-        if entry in trail:
-            problem = f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}"
-            raise InputError(field, problem)
-        if entry in shifts:
-            return _components(
-                shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything
-            )
-        if entry in [shift.name for shift in listing("shifts")]:
-            raise InputError(
-                field,
-                f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}",
-                shifts,
-            )
-        raise unknown(field, "shift", entry, shifts)
+        return _named_components(entry, words, field, trail)
     if isinstance(entry, list):
         nested = []
         for position, shift in enumerate(entry):
-            nested.append(_components(shift, shifts, data, f"{field}.{position}", trail, anything))
+            nested.append(_components(shift, words, f"{field}.{position}", trail))
         return [component for components in nested for component in components]
     if not isinstance(entry, Mapping):
         raise InputError(
@@ -352,14 +383,24 @@ def _components(
             "must be a shift (a mapping with 'type'), a list of shifts or the name of one, not"
             f" {shown(entry)}",
         )
-    component = dict(entry)
-    for key in ("attribute", "environment"):
-        if isinstance(name := component.get(key), str):
-            if not anything and name not in [*data.slots, *data.attribute_names, data.label]:
-                choices = [*data.slots, *data.attribute_names]
-                raise unknown(f"{field}.{key}", "attribute", name, choices)
-            component[key] = data.slots.get(name, name)
-    return [(field, component)]
+    return [(field, words.component(entry, field))]
+
+
+def _named_components(name: str, words: _ShiftWords, field: str, trail: tuple[str, ...]) -> Parts:
+    """The components of the shift of a name."""
+    shifts = words.study.shifts
+    if name in trail:
+        problem = f"the shift {name!r} is made of itself: {' -> '.join([*trail, name])}"
+        raise InputError(field, problem)
+    if name in shifts:
+        return _components(shifts[name], words, f"shifts.{name}", (*trail, name))
+    if name in [shift.name for shift in listing("shifts")]:
+        raise InputError(
+            field,
+            f"{name!r} is a kind of shift, written as a mapping: {{type: {name}, ...}}",
+            shifts,
+        )
+    raise unknown(field, "shift", name, shifts)
 
 
 def spell_numbers(split: dict[str, Any]) -> None:
