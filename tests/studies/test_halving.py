@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.studies import halving
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.halving import rungs_of
+from crosswind.studies.leases import Driver
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.run_recorder import RunRecorder
 from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
@@ -177,6 +180,46 @@ def test_a_killed_study_halves_as_an_undisturbed_one(
                 for of in (store, undisturbed)
             )
     assert ours == theirs
+
+
+def test_states_that_nothing_goes_on_from_are_swept(
+    stores: tuple[Plan, Path, Plan, Path], tmp_path: Path
+) -> None:
+    plan, halved, _, _ = stores
+    out = tmp_path / "out"
+    shutil.copytree(halved, out)
+    first, last = (
+        [job.key for job in plan.jobs if job.labels.get("role") == role] for role in ("rung", "fit")
+    )
+    needed = next(job.needs for job in plan.jobs if job.key == last[0])[1]
+    unneeded = next(key for key in first if key != needed)
+    with (
+        Store.open(out, create=True) as store,
+        Inline("crosswind.studies.jobs:execute") as engine,
+    ):
+        # As after a kill between the record of a fit and the removal of the state that it read.
+        for key in (needed, unneeded):
+            (out / "rungs" / f"{key}.safetensors").write_bytes(b"state")
+        store.undo([last[0]])
+        recorder = RunRecorder(store, Driver.current())
+        recorder.enter()
+        assert [file.stem for file in (out / "rungs").iterdir()] == [needed]
+        recorder.leave()
+        (out / "rungs" / f"{needed}.safetensors").unlink()
+        assert drive(store, plan.jobs, engine).failed == 0
+        (out / "rungs" / f"{needed}.safetensors").write_bytes(b"state")
+        drive(store, plan.jobs, engine)
+    assert not any((out / "rungs").iterdir())
+
+
+def test_the_choice_of_a_search_that_halved_says_so(
+    stores: tuple[Plan, Path, Plan, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, halved, _, whole = stores
+    assert _status(["best", str(halved)]) == 0
+    assert "# the search halved: a point that was stopped" in capsys.readouterr().out
+    assert _status(["best", str(whole)]) == 0
+    assert "halved" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

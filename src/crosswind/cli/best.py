@@ -58,6 +58,11 @@ def best_command(
             f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
             f" {point.runs} runs{next_best}"
         )
+    if study.search is not None and study.search.halving is not None:
+        lines.append(
+            "the search halved: a point that was stopped in some of its runs counts there with its"
+            " score at that step"
+        )
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
     head = "".join(f"# {line}\n" for line in lines)
     for line in lines:

@@ -150,6 +150,26 @@ def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> 
     _remove(folder, finished(_names_in(folder)))
 
 
+def rung_folder(out: Path) -> Path:
+    """Where the states of paused fits lie until the next rung has read them, a file each by key."""
+    return out / "rungs"
+
+
+def sweep_rungs(out: Path, needed: Callable[[], set[str]]) -> None:
+    """Remove the states of paused fits that no job will go on from (a kill came between the record of
+    the next rung and the removal).
+
+    `needed`, the keys of the fits that a job still needs, is asked after the folder was listed: a
+    fit that pauses in between is not in the list.
+    """
+    folder = rung_folder(out)
+    names = _names_in(folder)
+    keys = needed() if names else set()
+    for name in names:
+        if name.partition(".")[0] not in keys:
+            (folder / name).unlink(missing_ok=True)
+
+
 def _names_in(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))

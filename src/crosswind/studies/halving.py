@@ -27,6 +27,7 @@ from typing import Any
 from crosswind.core.errors import InputError
 from crosswind.core.files import write_atomically
 from crosswind.evaluation.metrics import scores
+from crosswind.studies.artifacts import rung_folder
 from crosswind.studies.predictions_file import read_predictions
 from crosswind.training.selection import RULES, Rule
 
@@ -139,7 +140,7 @@ def _report(folder: Path) -> dict[str, Any]:
 
 def _state_file(checkpoint: Path, key: str) -> Path:
     """The file of the state of the fit `key`, in the store whose runs write `checkpoint`."""
-    return checkpoint.parents[2] / "rungs" / f"{key}.safetensors"
+    return rung_folder(checkpoint.parents[2]) / f"{key}.safetensors"
 
 
 def keep_state(checkpoint: Path, key: str) -> None:

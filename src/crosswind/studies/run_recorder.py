@@ -268,6 +268,7 @@ class RunRecorder:
         with sentences(self.store.name):
             artifacts.sweep_staging(self.store.out, self.store.live_drivers)
             artifacts.sweep_checkpoints(self.store.out, done)
+            artifacts.sweep_rungs(self.store.out, self.store.still_needed)
 
     def _forget(self, ids: Sequence[str]) -> int:
         left = runs.update().where(runs.c.driver.in_(ids), runs.c.status == "running")

@@ -402,6 +402,11 @@ class Store:
         query = sa.select(runs.c.key).where(runs.c.status.not_in(DONE))
         return {row.key for row in self._rows(query)}
 
+    def still_needed(self) -> set[str]:
+        """The jobs that some job which is not done needs."""
+        query = sa.select(runs.c.needs).where(runs.c.status.not_in(DONE)).distinct()
+        return {str(need) for row in self._rows(query) for need in self._value(row.needs, list)}
+
     def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]]]:
         """Of every run that is done (of the study; of all, without one) the files that it left,
         with their sizes and SHA-256 as `artifacts.listing` gives them.
