@@ -253,3 +253,13 @@ def test_numbers_are_in_one_tidy_table() -> None:
     assert row["value"] == pytest.approx(0.1) and row["low"] < 0.1 < row["high"]
     assert isinstance(judgements[1], PooledJudgement)
     assert "\\begin" in tables[1].to_latex()
+
+
+def test_one_that_leads_everywhere_turns_the_claim_that_nobody_does() -> None:
+    rows = [*several("erm", STRONG), *several("irm", [0.60, 0.62, 0.64])]
+    rows += [
+        *several("erm", STRONG, shift="none"),
+        *several("irm", [0.60, 0.62, 0.64], shift="none"),
+    ]
+    (judgement,) = judged(rows, over("nobody-best"))
+    assert judgement.verdict == OPPOSITE and judgement.value == 0
