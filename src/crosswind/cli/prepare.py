@@ -14,7 +14,7 @@ from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
     from crosswind.data.prepared.copies import Copy
-    from crosswind.data.sources.base import PreparedSource
+    from crosswind.data.prepared.originals import OriginalFiles
 
 
 def prepare_command(
@@ -118,7 +118,7 @@ def prepare_command(
 
 
 def _sentence(
-    name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float
+    name: str, source: OriginalFiles, copy: Copy, word: str, before: int, seconds: float
 ) -> str:
     size = sum(copy.files.values())
     contents = "texts ("

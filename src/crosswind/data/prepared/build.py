@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from crosswind.data.prepared.copies import (
     find_copy,
     fingerprint_of,
 )
+from crosswind.data.prepared.originals import OriginalFiles, Reading
 from crosswind.data.prepared.paths import (
     CARD,
     FORMAT,
@@ -53,9 +54,6 @@ from crosswind.data.prepared.paths import (
     owner,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from crosswind.data.sources.base import PreparedSource, Reading
 
 KNOWN = {CARD, ATTRIBUTES, OFFSETS, *PIXELS.values()}
 """The files of a copy: a folder with others in it is somebody's own, and is not replaced."""
@@ -80,7 +78,7 @@ class Prepared:
 
 
 def prepare(
-    source: PreparedSource,
+    source: OriginalFiles,
     root: str | None = None,
     originals: str | None = None,
     *,
@@ -141,7 +139,7 @@ def _check_options(store: str | None, workers: int | None) -> None:
         raise InputError("workers", f"must be a number of threads, not {workers!r}")
 
 
-def _check_totals(source: PreparedSource, reading: Reading) -> None:
+def _check_totals(source: OriginalFiles, reading: Reading) -> None:
     """Refuse numbers of rows that are not the published ones."""
     counted = dict(reading.parts)
     published = dict(source.totals())
@@ -157,7 +155,7 @@ def _counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{part_name} {count:,}" for part_name, count in counts.items())
 
 
-def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy | None:
+def _there(source: OriginalFiles, root: str | None, store: str | None) -> Copy | None:
     try:
         copy = find_copy(source, root)
     except DataError:
@@ -185,7 +183,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _gathered(
-    source: PreparedSource, root: str | None, originals_folder: str | None, tell: Progress
+    source: OriginalFiles, root: str | None, originals_folder: str | None, tell: Progress
 ) -> Path:
     """The folder with the originals. What is missing is fetched where the card has its address and
     hash, into no `originals_folder` folder."""
@@ -208,7 +206,7 @@ def _gathered(
 
 
 def _folder_of_originals(
-    source: PreparedSource, root: str | None, originals_folder: str | None
+    source: OriginalFiles, root: str | None, originals_folder: str | None
 ) -> Path:
     """The folder that originals are looked for in. Raises `InputError` and `DataError` for one that
     is given and cannot be."""
@@ -227,7 +225,7 @@ def _folder_of_originals(
 
 
 def _refuse_missing(
-    source: PreparedSource, folder: Path, missing: Sequence[Original], may_fetch: bool
+    source: OriginalFiles, folder: Path, missing: Sequence[Original], may_fetch: bool
 ) -> None:
     """Refuse originals that are not there and are not fetched either."""
     barred = [original for original in missing if not _can_be_fetched(original)]
@@ -249,7 +247,7 @@ def _can_be_fetched(original: Original) -> bool:
     return bool(original.url and (original.sha256 or original.md5))
 
 
-def stamp(source: PreparedSource, folder: Path) -> str:
+def stamp(source: OriginalFiles, folder: Path) -> str:
     """A digest of name, size and time of change of every file that the source reads. Raises
     `OSError`."""
     file_states: list[tuple[str, int, int]] = []
@@ -313,7 +311,7 @@ def _check_store(store: str, kind: str, dataset: AttributedDataset, name: str) -
             raise InputError("store", problem, ["array"])
 
 
-def _read(source: PreparedSource, folder: Path, store: str | None) -> tuple[Reading, bytes, str]:
+def _read(source: OriginalFiles, folder: Path, store: str | None) -> tuple[Reading, bytes, str]:
     """The contents of the originals, a digest of all that decides what is written, and the
     store."""
     name = owner(source)
@@ -352,7 +350,7 @@ def _read(source: PreparedSource, folder: Path, store: str | None) -> tuple[Read
 
 
 def _write(
-    source: PreparedSource,
+    source: OriginalFiles,
     reading: Reading,
     identity: bytes,
     store: str,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from crosswind.core.files import root_folder
 from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Read
+from crosswind.data.prepared.originals import OriginalFiles
 from crosswind.data.prepared.paths import (
     CARD,
     FORMAT,
@@ -42,9 +43,6 @@ from crosswind.data.prepared.paths import (
     read_card,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from crosswind.data.sources.base import PreparedSource
 
 ATTRIBUTES, OFFSETS = "attributes.npz", "offsets.npy"
 PIXELS = {"array": "pixels.npy", "jpeg": "pixels.jpegs", "text": "texts.utf8"}
@@ -109,7 +107,7 @@ class Copy(BaseModel):
         return {"format": FORMAT, **self.model_dump(mode="json"), "checksums": checksums}
 
 
-def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
+def find_copy(source: OriginalFiles, root: str | None = None) -> Copy:
     """The copy of a source with its settings. Reads the card and the sizes of the files, nothing
     else.
 
@@ -158,7 +156,7 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
     return copy
 
 
-def open_copy(source: PreparedSource, root: str | None = None) -> AttributedDataset:
+def open_copy(source: OriginalFiles, root: str | None = None) -> AttributedDataset:
     """The prepared copy of a source with its settings as a data set; pixels are mapped and read
     when they are asked for.
 
@@ -175,7 +173,7 @@ def open_copy(source: PreparedSource, root: str | None = None) -> AttributedData
 
 
 def check(
-    source: PreparedSource,
+    source: OriginalFiles,
     root: str | None = None,
     *,
     workers: int | None = None,

@@ -11,15 +11,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.files import root_folder
 from crosswind.core.knobs import knobs_of, only_given, resolve
 from crosswind.core.registry import Facts, facts, listing, load
-
-if TYPE_CHECKING:
-    from crosswind.data.sources.base import PreparedSource
+from crosswind.data.prepared.originals import OriginalFiles
 
 CARD = "prepared.json"
 FORMAT = 2
@@ -28,7 +26,7 @@ LONGEST_NAME = 120
 MOST_WORDS = 30
 
 
-def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
+def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> OriginalFiles:
     """A registered source with its settings. Raises `InputError` on `field` for one that has no
     prepared copy."""
     source_facts = facts("sources", name, field)
@@ -37,19 +35,19 @@ def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> Prepa
             source_known.name for source_known in listing("sources") if is_prepared(source_known)
         ]
         raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
-    source: PreparedSource = load("sources", name)(
+    source: OriginalFiles = load("sources", name)(
         **resolve(source_facts.knobs, settings, "", f"source {name!r}")
     )
     return source
 
 
-def owner(source: PreparedSource) -> str:
+def owner(source: OriginalFiles) -> str:
     """The name under which the copy of a source lies: its own, or that of the source it shares the
     copy with."""
     return source.copy or _name(source)
 
 
-def copy_settings(source: PreparedSource) -> dict[str, Any]:
+def copy_settings(source: OriginalFiles) -> dict[str, Any]:
     """The knobs that decide what is in the copy, with their values; paths of the user's own files
     are absolute."""
     settings = {}
@@ -62,7 +60,7 @@ def copy_settings(source: PreparedSource) -> dict[str, Any]:
     return only_given(settings)
 
 
-def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:
+def copy_folder(source: OriginalFiles, root: str | os.PathLike[str] | None = None) -> Path:
     """The folder of the source's copy: its name, with every setting that is not the default as
     `-knob=value`."""
     full_name = "-".join([owner(source), *_changed(source)])
@@ -75,7 +73,7 @@ def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = No
     return root_folder(source.root if root is None else root) / plain
 
 
-def origin_of(source: PreparedSource) -> str:
+def origin_of(source: OriginalFiles) -> str:
     """The name of the collection that a copy's rows are taken from: the same whatever the size of
     the pictures."""
     return "-".join(
@@ -86,12 +84,12 @@ def origin_of(source: PreparedSource) -> str:
     )
 
 
-def version_of(source: PreparedSource) -> int:
+def version_of(source: OriginalFiles) -> int:
     """The version of what the source reads; a copy of an older one is made anew."""
     return facts("sources", owner(source)).version
 
 
-def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, *words: str) -> str:
+def command(source: OriginalFiles, root: str | os.PathLike[str] | None = None, *words: str) -> str:
     """The command that makes the source's copy, as errors name it."""
     command_words = [
         "crosswind",
@@ -105,7 +103,7 @@ def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, 
     return shlex.join([*command_words, *words])
 
 
-def original_size(source: PreparedSource) -> str:
+def original_size(source: OriginalFiles) -> str:
     """How much there is to fetch or get for a source, as "10 GB"; empty where that is not known."""
     if source.own:
         return ""
@@ -226,11 +224,11 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
     return readiness_of
 
 
-def _name(source: PreparedSource) -> str:
+def _name(source: OriginalFiles) -> str:
     return str(getattr(type(source), "registered_name", type(source).__name__))
 
 
-def _changed(source: PreparedSource) -> list[str]:
+def _changed(source: OriginalFiles) -> list[str]:
     """`knob=value` for every setting of the copy that is not the default."""
     from crosswind.core.types import canonical
 

@@ -20,6 +20,7 @@ from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.contents import FileContents
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.prepared.originals import Reading as Reading
 from crosswind.data.resizing import in_channels, of_parts
 
 Piece = tuple[NDArray[np.integer[Any]], Callable[[], NDArray[np.uint8]]]
@@ -47,19 +48,6 @@ class Source(ABC):
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings that do not fit, `DataError` for files
         that cannot be used."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The rows that a source reads from its original files.
-
-    `dataset`: the rows of all parts; its `images` decode and resize the rows asked for and may be
-    called by several threads at once. `parts`: part -> rows found, in the words of the card's
-    totals.
-    """
-
-    dataset: AttributedDataset
-    parts: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
