@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from crosswind.shifts.split import (
     make_split,
     parse_sampler,
 )
+from crosswind.unlabelled.request import NEAR_ROWS, POOL_ROWS, EstimateRequest
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -511,8 +512,8 @@ def estimate(
     settings: Mapping[str, Any] | None = None,
     estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     size: int | None = None,
-    pool_rows: int = 200,
-    near_rows: int = 300,
+    pool_rows: int = POOL_ROWS,
+    near_rows: int = NEAR_ROWS,
     tell: Callable[[str], object] | None = None,
 ) -> Estimates:
     """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that
@@ -544,49 +545,23 @@ def estimate(
 
     Raises `InputError` and `DataError` with one sentence.
     """
-    if predictions is not None:
-        if model is not None or data is not None or beside:
-            raise InputError(
-                "predictions", "stands in the place of models and data; leave them out"
-            )
-        if isinstance(source, AttributedDataset):
-            raise InputError(
-                "source", "must be a table of scores with a column of labels, as predictions is one"
-            )
-        from crosswind.unlabelled.score_table_estimate import ask_table
+    from crosswind.unlabelled.answer_request import answer_request
 
-        return ask_table(predictions, source, label, estimators, classes)
-    from crosswind.unlabelled.estimate import ask
-    from crosswind.unlabelled.frames import ask_frames, is_frame
-
-    for name, value in (("model", model), ("data", data)):
-        if value is None:
-            raise InputError(name, "is needed, or a table of predictions")
-    named = isinstance(model, str | Path)
-    if is_frame(data):
-        if named:
-            raise InputError(
-                "data",
-                "is a frame, which only a model of this program can be given; name a table's file, or"
-                " make a data set of it (cw.from_frame)",
-            )
-        return ask_frames(model, data, source, label, classes, estimators)
-    text_columns = [text] if isinstance(text, str) else text
-    folder_of_images = None if images is None else str(images)
-    return ask(
-        str(model) if named else model,
-        data,
-        source,
+    request = EstimateRequest(
+        model=model,
+        data=data,
+        source=source,
         beside=beside,
         beside_classes=beside_classes,
+        predictions=predictions,
         label=label,
-        images=folder_of_images,
-        text=text_columns,
+        images=images,
+        text=text,
         classes=classes,
         settings=settings,
         estimators=estimators,
         size=size,
         pool_rows=pool_rows,
         near_rows=near_rows,
-        tell=tell or (lambda text: None),
     )
+    return answer_request(request if tell is None else replace(request, tell=tell))

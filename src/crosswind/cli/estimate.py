@@ -10,6 +10,7 @@ import typer
 from crosswind.cli.options import AsJson, check_place, listed, listed_classes, print_json, written
 from crosswind.core.errors import InputError
 from crosswind.core.printing import utf8
+from crosswind.unlabelled.request import NEAR_ROWS, POOL_ROWS, EstimateRequest
 
 _FIELDS = {
     "near_rows": "--neighbour-rows",
@@ -129,7 +130,7 @@ def estimate_command(
             min=0,
             help="Labelled rows that are shown under every change of the pool; 0: none.",
         ),
-    ] = 200,
+    ] = POOL_ROWS,
     near_rows: Annotated[
         int,
         typer.Option(
@@ -138,7 +139,7 @@ def estimate_command(
             min=0,
             help="Rows whose ten neighbours are asked for; 0: none.",
         ),
-    ] = 300,
+    ] = NEAR_ROWS,
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
@@ -147,33 +148,34 @@ def estimate_command(
 ) -> None:
     """Estimate a model's accuracy on data without labels: every estimate with its interval, which
     to believe, and why."""
-    from crosswind.api import estimate
     from crosswind.studies.reading import apply_settings
+    from crosswind.unlabelled.answer_request import answer_request
 
     if out is not None:
         check_place(out, [".html"], "page")
     model_settings = apply_settings({}, settings or [])
     names = listed(estimators)
     estimator_settings = {name: model_settings.pop(name, {}) for name in names or ()}
+    request = EstimateRequest(
+        model=model,
+        data=data,
+        source=source,
+        beside=beside or [],
+        predictions=predictions,
+        label=label,
+        images=images,
+        text=listed(text) or None,
+        classes=listed_classes(classes),
+        beside_classes=[listed_classes(order) or [] for order in beside_classes or ()],
+        settings=model_settings,
+        estimators=None if names is None else estimator_settings,
+        size=size,
+        pool_rows=pool_rows,
+        near_rows=near_rows,
+        tell=lambda text: typer.echo(text, err=True),
+    )
     try:
-        estimates = estimate(
-            model,
-            data,
-            source,
-            beside=beside or [],
-            predictions=predictions,
-            label=label,
-            images=images,
-            text=listed(text) or None,
-            classes=listed_classes(classes),
-            beside_classes=[listed_classes(order) or [] for order in beside_classes or ()],
-            settings=model_settings,
-            estimators=None if names is None else estimator_settings,
-            size=size,
-            pool_rows=pool_rows,
-            near_rows=near_rows,
-            tell=lambda text: typer.echo(text, err=True),
-        )
+        estimates = answer_request(request)
     except InputError as error:
         # The fields of the function are the options of the command.
         head, dot, subfield = error.field.partition(".")

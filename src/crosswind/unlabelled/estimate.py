@@ -34,13 +34,11 @@ from crosswind.studies.changed_copies import (
 from crosswind.studies.output_order import check_order
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
-from crosswind.unlabelled.estimator_choice import Asked, estimator_settings, wanted_estimators
+from crosswind.unlabelled.estimator_choice import estimator_settings, wanted_estimators
 from crosswind.unlabelled.model_under_test import AskedModel, Sets, asked_model, reordered
+from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.target_rows import Rows, codes_of, plain_rows, read_rows
 
-NEAR_ROWS, POOL_ROWS = 300, 200
-"""Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise.
-"""
 _TWICE = 48
 """Rows that are asked for again, in another order and number."""
 _UNSTEADY = 0.02
@@ -53,38 +51,19 @@ _LETTERS = 300
 _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
-Told: TypeAlias = Callable[[str], object]
+Tell: TypeAlias = Callable[[str], object]
 
 
-def ask(
-    model: Any,
-    data: Any,
-    source: Any = None,
-    *,
-    beside: Sequence[str] = (),
-    beside_classes: Sequence[Sequence[str]] = (),
-    label: str | None = None,
-    images: str | None = None,
-    text: Sequence[str] | None = None,
-    classes: Sequence[str] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    estimators: Asked = None,
-    size: int | None = None,
-    pool_rows: int = POOL_ROWS,
-    near_rows: int = NEAR_ROWS,
-    tell: Told = lambda text: None,
-) -> Estimates:
-    """See `crosswind.estimate`."""
-    estimator_facts = wanted_estimators(estimators)
-    subject = asked_model(model, settings or {})
-    models_beside = _besides(beside, beside_classes)
-    target = read_rows(data, "data", subject.input, size, None, images, text)
-    labelled_rows = None
-    if source is not None:
-        labelled_rows = read_rows(source, "source", subject.input, size, label or "", images, text)
-    names = _class_names(subject, classes, labelled_rows)
+def ask(request: EstimateRequest) -> Estimates:
+    """The estimates of a model on rows; see `crosswind.estimate`. Raises `InputError` and
+    `DataError`."""
+    estimator_facts = wanted_estimators(request.estimators)
+    subject = asked_model(request.model, request.settings or {})
+    models_beside = _besides(request.beside, request.beside_classes)
+    target, labelled_rows = _read_both(request, subject)
+    names = _class_names(subject, request.classes, labelled_rows)
     kind = target.dataset.check_inputs().kind
-    settings_by_estimator = estimator_settings(estimator_facts, estimators, kind)
+    settings_by_estimator = estimator_settings(estimator_facts, request.estimators, kind)
     first_model = _Questions(
         subject,
         names,
@@ -93,14 +72,14 @@ def ask(
         _read_features(estimator_facts),
         settings_by_estimator,
     )
-    notes = _order_notes(subject, first_model, classes, labelled_rows)
+    notes = _order_notes(subject, first_model, request.classes, labelled_rows)
     companions = []
     for model_beside, order in models_beside:
         questions, order_note = _companion(model_beside, order, first_model, target, labelled_rows)
         companions.append(questions)
         notes += (_insisted(order_note),) if order_note else ()
     neighbourhoods = _neighbourhoods(estimator_facts)
-    if estimators is None and pool_of_kind(kind):
+    if request.estimators is None and pool_of_kind(kind):
         estimator_facts = [
             estimator
             for estimator in estimator_facts
@@ -108,9 +87,7 @@ def ask(
         ]
     # Without labelled rows under changes a measure says nothing.
     neighbourhoods = [name for name in neighbourhoods if neighbourhood(name).takes == kind]
-    targets, sources, pools = _changed_answers(
-        first_model, neighbourhoods, kind, pool_rows, near_rows, tell
-    )
+    targets, sources, pools = _changed_answers(first_model, neighbourhoods, kind, request)
     rows_of_one_model, left_out = estimates(
         estimator_facts, targets, sources, pools, kind, settings_by_estimator
     )
@@ -124,7 +101,8 @@ def ask(
     ) or _nothing(len(names))
     labelled = first_model.labelled
     findings = tuple(diagnosed(labelled_by_source, shown or first, best))
-    doubtful = _doubtful(target, shown, names, neighbourhoods, _some(len(first), near_rows))
+    near = _some(len(first), request.near_rows)
+    doubtful = _doubtful(target, shown, names, neighbourhoods, near)
     source_accuracy = None if labelled is None else labelled.accuracy
     n_source = 0 if labelled is None else len(labelled.answers)
     return Estimates(
@@ -146,6 +124,19 @@ def ask(
 # -- what is asked ---------------------------------------------------------------------------------
 
 
+def _read_both(request: EstimateRequest, subject: AskedModel) -> tuple[Rows, Rows | None]:
+    """The rows to estimate, and the labelled rows where the request has any."""
+    takes = subject.input
+    size = request.size
+    folder = request.image_folder
+    text = request.text_columns
+    target = read_rows(request.data, "data", takes, size, None, folder, text)
+    if request.source is None:
+        return target, None
+    label = request.label or ""
+    return target, read_rows(request.source, "source", takes, size, label, folder, text)
+
+
 def _read_features(estimator_facts: Sequence[Facts]) -> bool:
     """Whether some estimator reads what the model's last layer reads."""
     accesses = [estimator.access for estimator in estimator_facts]
@@ -165,22 +156,21 @@ def _changed_answers(
     first_model: _Questions,
     neighbourhoods: Sequence[str],
     kind: str,
-    pool_rows: int,
-    near_rows: int,
-    tell: Told,
+    request: EstimateRequest,
 ) -> tuple[dict[str, Answers], dict[str, Labelled | None], dict[str, list[Labelled]]]:
     """The answers of the model for the target, the source and the pool: under "" for the rows as
     they are, and by the name of each neighbourhood for neighbours."""
     targets = {"": first_model.target}
     sources = {"": first_model.labelled}
     pools = dict[str, list[Labelled]]()
-    if pool_of_kind(kind) and first_model.labelled is not None and pool_rows:
-        pools[""] = first_model.pool("", pool_rows, tell)
-        for name in dict.fromkeys(neighbourhoods) if near_rows else ():
-            n_rows = min(near_rows, len(first_model.target))
-            tell(f"asking for the neighbours ({name}) of {n_rows:,} rows")
-            targets[name], sources[name] = first_model.near(name, near_rows)
-            pools[name] = first_model.pool(name, max(1, pool_rows // 2), tell)
+    if not (pool_of_kind(kind) and first_model.labelled is not None and request.pool_rows):
+        return targets, sources, pools
+    pools[""] = first_model.pool("", request.pool_rows, request.tell)
+    for name in dict.fromkeys(neighbourhoods) if request.near_rows else ():
+        n_rows = min(request.near_rows, len(first_model.target))
+        request.tell(f"asking for the neighbours ({name}) of {n_rows:,} rows")
+        targets[name], sources[name] = first_model.near(name, request.near_rows)
+        pools[name] = first_model.pool(name, max(1, request.pool_rows // 2), request.tell)
     return targets, sources, pools
 
 
@@ -296,7 +286,7 @@ class _Questions:
         label = self.labelled.label[source_numbers]
         return target_answers, replace(self.labelled, answers=beside, label=label)
 
-    def pool(self, neighbourhood_name: str, n: int, tell: Told) -> list[Labelled]:
+    def pool(self, neighbourhood_name: str, n: int, tell: Tell) -> list[Labelled]:
         """The answers for n labelled rows under every change of the pool, and with `near` for the
         neighbours of each."""
         n = min(n, len(self.rows.rows))

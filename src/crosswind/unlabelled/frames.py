@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
 from crosswind.data.tabular import frame_of
 from crosswind.unlabelled.answer import Estimates
-from crosswind.unlabelled.estimator_choice import Asked
+from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 
 _LABEL = "label"
@@ -26,36 +26,22 @@ def is_frame(rows: Any) -> bool:
     return room in ("polars", "pandas", "pyarrow", "numpy", "scipy") or isinstance(rows, dict)
 
 
-def ask_frames(
-    model: Any,
-    data: Any,
-    source: Any,
-    label: str | None,
-    classes: Sequence[str] | None,
-    estimators: Asked,
-) -> Estimates:
+def ask_frames(request: EstimateRequest) -> Estimates:
     """The estimates of a classifier on a frame or an array of new rows.
 
-    `source`: labelled rows, a frame with the column `label`, or a pair of inputs and labels. The
+    `source` of the request: labelled rows, a frame with the column `label`, or a pair of inputs and labels. The
     classifier is given what it was fitted on: frames and arrays as they stand, without the column
     of labels. Raises `InputError`, `DataError`.
     """
-    names = _class_names(model, classes)
-    predictions = _scores(model, _without(data, label), names, "data")
-    tables: dict[str, dict[str, Any]] = {"predictions": predictions}
-    if source is not None:
-        inputs, labels = _inputs_and_labels(source, label)
-        tables["source"] = {
-            **_scores(model, inputs, names, "source"),
-            _LABEL: [str(value) for value in labels],
-        }
-    return ask_table(
-        tables["predictions"],
-        tables.get("source"),
-        _LABEL if source is not None else None,
-        estimators,
-        names,
-    )
+    names = _class_names(request.model, request.classes)
+    inputs = _without(request.data, request.label)
+    predictions = _scores(request.model, inputs, names, "data")
+    if request.source is None:
+        return ask_table(predictions, None, None, request.estimators, names)
+    labelled_inputs, labels = _inputs_and_labels(request.source, request.label)
+    source_table: dict[str, Any] = _scores(request.model, labelled_inputs, names, "source")
+    source_table = {**source_table, _LABEL: [str(value) for value in labels]}
+    return ask_table(predictions, source_table, _LABEL, request.estimators, names)
 
 
 def _class_names(model: Any, classes: Sequence[str] | None) -> list[str]:
