@@ -18,6 +18,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs, evaluation_keys, materialised
 from crosswind.data.sources.digits import Digits
 from crosswind.studies.build import build_dataset, data_values
+from crosswind.studies.job_specs import FitSpec, PredictSpec
 from crosswind.studies.jobs import split_of
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import DataSpec, study_from
@@ -87,12 +88,8 @@ def test_the_rows_of_one_picture_have_one_role_and_ids_of_their_own() -> None:
     prediction = next(
         job for job in plan.jobs if job.kind == "predict" and job.labels["shift"] == "none"
     )
-    test_sets = {prediction.spec["set"]: prediction.spec["item"]}
-    spec = {
-        **fit.spec,
-        "split": {**fit.spec["split"], "sets": {**fit.spec["split"]["sets"], **test_sets}},
-    }
-    split, datasets = split_of(spec)
+    rows_spec = FitSpec.of(fit.spec).rows.with_set(PredictSpec.of(prediction.spec))
+    split, datasets = split_of(rows_spec)
     several = datasets["digits"]
     pictures = {
         name: set(several.row_units(rows.rows).tolist())

@@ -18,6 +18,7 @@ from crosswind.core.types import InputSpec
 from crosswind.methods.base import Info
 from crosswind.methods.lora import LoRA
 from crosswind.models.build import build_model, unnamed
+from crosswind.studies.job_specs import FitSpec
 from crosswind.studies.jobs import kept_answers, split_of
 from crosswind.studies.predictions_file import read_predictions
 
@@ -156,9 +157,10 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "out").glob("**/exports-last")
     assert json.loads((folder / "adapter_config.json").read_text())["r"] == 2
     about = json.loads((folder.parent / "job.json").read_text())
-    split, datasets = split_of(about["spec"])
+    spec = FitSpec.of(about["spec"])
+    split, datasets = split_of(spec.rows)
     again: Any
-    again, _ = kept_answers(about["spec"], [folder.parent])(split.validation, datasets)
+    again, _ = kept_answers(spec, [folder.parent])(split.validation, datasets)
     (name,) = split.validation
     kept_logits = read_predictions(folder.parent / "predictions.npz")["last"][name].logits
     assert kept_logits is not None and np.array_equal(again["last"][name].logits, kept_logits)

@@ -21,6 +21,7 @@ from crosswind.live.trackers import OPTION, TRACKERS, LoggedRun, Tracker
 from crosswind.reports.claims.robustness import network_before
 from crosswind.reports.export import from_files, plain_labels, run_names, settings_of
 from crosswind.reports.runs.job_files import JobFiles
+from crosswind.studies.job_specs import FitSpec
 from crosswind.studies.scheduler import Progress
 from crosswind.studies.store import DONE, ROWS, Store
 
@@ -83,7 +84,7 @@ class StudyLog:
         self._rows_of_need: dict[str, list[str]] = {}
         for (key, job), name in zip(rows.items(), names, strict=True):
             fits = [need for need in job.needs if need in by_key and by_key[need].kind == "fit"]
-            settings = settings_of(by_key[fits[0]].spec) if fits else {}
+            settings = settings_of(FitSpec.of(by_key[fits[0]].spec)) if fits else {}
             self._runs[key] = LoggedRun(key, name, plain_labels(job.labels), settings)
             for need in fits[:1]:
                 self._rows_of_fit.setdefault(need, []).append(key)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from crosswind.studies.job_specs import FitSpec
 
 if TYPE_CHECKING:
     from crosswind.studies.plan import Plan
@@ -32,17 +33,17 @@ class RunTime:
     def of_runs(self, plan: Plan) -> float:
         """The seconds that all runs of a plan take one after the other."""
         jobs = [job for job in plan.jobs if job.kind == "fit"]
-        return sum(self.besides + self.step * _steps(job.spec) for job in jobs)
+        return sum(self.besides + self.step * _steps(FitSpec.of(job.spec)) for job in jobs)
 
 
 def run_time(plan: Plan) -> RunTime:
     """The time of a plan's runs, by that of a few steps of the first of them that descends a
     gradient."""
     jobs = [job for job in plan.jobs if job.kind == "fit"]
-    jobs = [job for job in jobs if job.spec["model"]["name"] != "sklearn"] or jobs
+    jobs = [job for job in jobs if FitSpec.of(job.spec).model.name != "sklearn"] or jobs
     if not jobs:
         return RunTime(0.0, 0.0)
-    spec: Mapping[str, Any] = jobs[0].spec
+    spec = FitSpec.of(jobs[0].spec)
     _seconds(spec, FEW)  # reads the data, loads the libraries
     short = _seconds(spec, FEW)
     longer = _seconds(spec, MORE)
@@ -60,18 +61,18 @@ def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
     return REPEATS[-1]
 
 
-def _steps(spec: Mapping[str, Any]) -> int:
+def _steps(spec: FitSpec) -> int:
     """The steps of a run: twice those of the study for a method that trains a network before, and
     half for a forest, which takes about their time."""
-    steps = int(spec["training"]["steps"])
-    if spec["model"]["name"] == "sklearn":
+    steps = int(spec.training["steps"])
+    if spec.model.name == "sklearn":
         return steps // 2
-    if spec["method"]["name"] != "erm":
+    if spec.method.name != "erm":
         return 2 * steps
     return steps
 
 
-def _seconds(spec: Mapping[str, Any], steps: int) -> float:
+def _seconds(spec: FitSpec, steps: int) -> float:
     """The seconds that the run of a specification takes with so many steps."""
     import torch
 
@@ -83,11 +84,9 @@ def _seconds(spec: Mapping[str, Any], steps: int) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        split, datasets = split_of(spec)
-        settings = {**spec["training"], "steps": steps, "validate_every": steps}
-        name = spec["model"]["name"]
-        knobs = spec["model"]["knobs"]
-        model = ModelSpec(name, knobs)
+        split, datasets = split_of(spec.rows)
+        settings = {**spec.training, "steps": steps, "validate_every": steps}
+        model = ModelSpec(spec.model.name, spec.model.knobs)
         method: Any = load("methods", "erm")()
         start = time.perf_counter()
         fit(method, split, datasets, model, TrainingSettings(**settings), seed=0)

@@ -26,6 +26,7 @@ from crosswind.core.errors import (
 )
 from crosswind.reports.claims.robustness import scored_results
 from crosswind.reports.runs.job_files import JobFiles
+from crosswind.studies.job_specs import FitSpec
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
@@ -110,7 +111,7 @@ def from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
         )
         if job is None:  # a model that nobody trained here
             return settings, curve
-        settings = settings_of(job["spec"])
+        settings = settings_of(FitSpec.of(job["spec"]))
         for entry in files.json(need, "history.json") or ():
             values = {f"train/{name}": value for name, value in entry["train"].items()}
             values |= {
@@ -122,12 +123,12 @@ def from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
     return settings, curve
 
 
-def settings_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(spec: FitSpec) -> dict[str, Any]:
     """The settings of a fit, from its specification, by `PART.KNOB`."""
     knobs_of_parts = {
-        "method": spec["method"]["knobs"],
-        "model": spec["model"]["knobs"],
-        "training": spec["training"],
+        "method": spec.method.knobs,
+        "model": spec.model.knobs,
+        "training": spec.training,
     }
     return {
         f"{part_name}.{name}": _readable(value)

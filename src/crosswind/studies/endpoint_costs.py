@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.studies.job_specs import CopiesSpec, OutsidePredictSpec
 from crosswind.studies.jobs import GIVEN, row_set, split_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
         job.key: job for job in plan.jobs if job.kind in ("predict", "vary") and "model" in job.spec
     }
     for job in jobs.values():
-        if "foreseen" not in facts("models", job.spec["model"]["name"]).defines:
+        spec = OutsidePredictSpec.of(job.spec)
+        if "foreseen" not in facts("models", spec.model.name).defines:
             continue
         empty = {
             "requests": 0,
@@ -44,19 +46,19 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
             "price": None,
         }
         cost = out.setdefault(job.labels["method"], empty)
-        split, datasets = split_of(job.spec)
-        model = load("models", job.spec["model"]["name"])(**job.spec["model"]["knobs"])
-        rows = row_set(split, job.spec["set"])
+        split, datasets = split_of(spec.rows)
+        model = spec.model.make("models")
+        rows = row_set(split, spec.set_name)
         count = _counting(model, split.class_names, questions, cost)
         if job.kind == "predict":
-            count({job.spec["set"]: rows}, datasets)
+            count({spec.set_name: rows}, datasets)
         else:
             from crosswind.studies.changed_copies import copy_answers
 
-            neighbourhood_name = job.spec["near"]
-            neighbours = job.spec["neighbours"]
-            pool = job.spec["pool"]
-            copy_answers(count, rows, datasets, neighbourhood_name, neighbours, pool)
+            copies = CopiesSpec.of(job.spec)
+            copy_answers(
+                count, rows, datasets, copies.neighbourhood, copies.neighbours, copies.pool
+            )
         if model.input_price is not None and model.output_price is not None:
             cost["price"] = (
                 model.input_price * cost["input_tokens"]

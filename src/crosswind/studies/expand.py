@@ -24,6 +24,7 @@ from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.estimates import EstimateJobs, vary_of_external, vary_of_fit
 from crosswind.studies.halving import rungs_of
+from crosswind.studies.job_specs import PredictSpec
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
@@ -291,7 +292,7 @@ class _Head:
                     for key, value in _data_of_sets(common, {name: set_values}).items()
                     if key not in self.spec["data"]
                 }
-                spec = {"set": name, "item": set_values, "data": data}
+                spec = PredictSpec(name, set_values, data).stored()
                 keyed_data = {key: common_key["data"][key] for key in data}
                 identity = {"kind": "predict", **spec, "data": keyed_data}
                 self._tests.append((spec, canonical_values(identity)))

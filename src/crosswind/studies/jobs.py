@@ -30,7 +30,6 @@ import numpy as np
 from crosswind.core.errors import InternalError, RunError
 from crosswind.core.exhibits import read_exhibits, write_exhibits
 from crosswind.core.files import write_atomically
-from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
@@ -46,6 +45,15 @@ from crosswind.studies.halving import (
     is_promoted,
     keep_state,
     promote,
+)
+from crosswind.studies.job_specs import (
+    CopiesSpec,
+    EstimateSpec,
+    FitSpec,
+    OutsidePredictSpec,
+    PredictSpec,
+    SplitSpec,
+    predict_spec,
 )
 from crosswind.studies.predictions_file import (
     predictions_in,
@@ -101,11 +109,12 @@ def execute(kind: str, spec: Values, workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def fit(spec: Values, workspace: Workspace) -> Done:
+def fit(values: Values, workspace: Workspace) -> Done:
     """Train a method; see the module."""
     from crosswind.training.metering import Meter
 
-    rung: Values = spec.get("rung", {})
+    spec = FitSpec.of(values)
+    rung: Values = spec.rung or {}
     if "promotion" in rung:
         promotion, previous = workspace.needs[:2]
         if not is_promoted(workspace.needed[promotion], rung["promotion"]):
@@ -121,16 +130,16 @@ def fit(spec: Values, workspace: Workspace) -> Done:
     meter.seconds["prepare"] = meter.total()
     trajectory = train(
         *run,
-        seed=spec["seed"],
+        seed=spec.rows.seed,
         checkpoint=workspace.checkpoint,
         progress=workspace.report,
         base=base,
-        rules=spec.get("rules", ()),
+        rules=spec.rules or (),
         meter=meter,
         profile=traced,
         pause=rung.get("share", 1.0),
     )
-    split = _without_held_out(run[0], run[1], run[2], spec)
+    split = _without_held_out(run[0], run[1], run[2], spec.rows.seed)
     if "share" in rung:
         keep_state(workspace.checkpoint, workspace.key)
     if "promotion" in rung:
@@ -141,7 +150,7 @@ def fit(spec: Values, workspace: Workspace) -> Done:
         json.dumps(split.report, indent=1), encoding="utf-8"
     )
     (workspace.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
-    if spec["keep"] != "none":
+    if spec.keep != "none":
         _write_weights(workspace.folder, trajectory, run[0])
     write_exhibits(workspace.folder, trajectory.exhibits)
     workspace.handover[workspace.key] = trajectory.answer  # for the predictions that follow
@@ -171,16 +180,18 @@ def fit(spec: Values, workspace: Workspace) -> Done:
     return about, {**shared, **profile}
 
 
-def _stopped_fit(spec: Values, workspace: Workspace, previous: str) -> Done:
+def _stopped_fit(spec: FitSpec, workspace: Workspace, previous: str) -> Done:
     """A fit whose point was not promoted from the rung before: what it was there."""
     folder = workspace.needed[previous]
-    copy_fit(folder, workspace.folder, spec["keep"] != "none")
+    copy_fit(folder, workspace.folder, spec.keep != "none")
     drop_state(workspace.checkpoint, previous)
     about = _job_report(folder)
-    if "share" not in spec["rung"]:  # the last rung, which predictions follow
+    if (
+        spec.rung is not None and "share" not in spec.rung
+    ):  # the last rung, which predictions follow
         bases = [workspace.needed[key] for key in workspace.needs[2:]]
         folders = [folder, *bases]
-        workspace.handover[workspace.key] = kept_answers(about["spec"], folders)
+        workspace.handover[workspace.key] = kept_answers(FitSpec.of(about["spec"]), folders)
     shared = {name: value for name, value in about.items() if name not in ("kind", "spec", "needs")}
     outcome: dict[str, Any] = {}
     for name in ("status", "cost", "warnings", "reason"):
@@ -195,18 +206,19 @@ def promotion(spec: Values, workspace: Workspace) -> Done:
     return {**chosen, "sets": {}, "warnings": [], "cost": {}}, {}
 
 
-def predict(spec: Values, workspace: Workspace) -> Done:
+def predict(values: Values, workspace: Workspace) -> Done:
     """Answer for the rows of one set; see the module."""
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
-    name = spec["set"]
+    spec = predict_spec(values)
+    name = spec.set_name
     with meter.part("evaluation"):
         answers, split, datasets = _answering(spec, workspace)
         with telling(lambda done, total: workspace.report({"rows": done, "of": total})):
             predictions, doubts = answers({name: row_set(split, name)}, datasets)
-    if spec.get("shows_order"):
-        _check_order(spec["model"], split, name, predictions[GIVEN][name])
+    if isinstance(spec, OutsidePredictSpec) and spec.shows_order:
+        _check_order(spec.model.knobs, split, name, predictions[GIVEN][name])
     write_predictions(workspace.folder / "predictions.npz", predictions)
     exhibits = write_texts(workspace.folder, predictions, split.class_names)
     write_exhibits(workspace.folder, exhibits)
@@ -223,37 +235,35 @@ def predict(spec: Values, workspace: Workspace) -> Done:
     return about, {"cost": about["cost"], "warnings": doubts}
 
 
-def _check_order(model: Values, split: Split, name: str, predictions: Predictions) -> None:
-    """Refuse a model that was not trained here whose outputs stand in another order."""
+def _check_order(knobs: Values, split: Split, name: str, predictions: Predictions) -> None:
+    """Refuse a model that was not trained here, with these settings, whose outputs stand in another
+    order."""
     from crosswind.studies.output_order import check_validation
 
-    if "classes" in model["knobs"]:
-        named = model["knobs"].get("path") or model["knobs"].get("function")
-        stated_classes = model["knobs"]["classes"]
-        check_validation(
-            Path(str(named)).name, stated_classes, split.class_names, predictions, name
-        )
+    if "classes" in knobs:
+        file = Path(str(knobs.get("path") or knobs.get("function")))
+        check_validation(file.name, knobs["classes"], split.class_names, predictions, name)
 
 
-def vary(spec: Values, workspace: Workspace) -> Done:
+def vary(values: Values, workspace: Workspace) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
     from crosswind.studies.changed_copies import copy_answers, write_copy_answers
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
+    spec = CopiesSpec.of(values)
     with meter.part("evaluation"):
-        answers, split, datasets = _answering(spec, workspace)
-        rows = row_set(split, spec["set"])
-        handed = spec.get("handed", {})
+        answers, split, datasets = _answering(spec.answering, workspace)
+        rows = row_set(split, spec.answering.set_name)
         with hearing_doubts() as doubts:
             answers_by_rule = copy_answers(
                 answers,
                 rows,
                 datasets,
-                spec["near"],
-                spec["neighbours"],
-                spec["pool"],
-                handed=handed,
+                spec.neighbourhood,
+                spec.neighbours,
+                spec.pool,
+                handed=spec.handed,
             )
     write_copy_answers(workspace.folder / "copies.npz", answers_by_rule)
     warnings = list(dict.fromkeys(doubts))
@@ -264,68 +274,64 @@ def vary(spec: Values, workspace: Workspace) -> Done:
 
 
 def _answering(
-    spec: Values, workspace: Workspace
+    spec: PredictSpec | OutsidePredictSpec, workspace: Workspace
 ) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
     """The object that answers for the set of `spec`, and the split and data sets that hold the
     set."""
-    if "model" in spec:
+    if isinstance(spec, OutsidePredictSpec):
         from crosswind.studies.changed_copies import external_answers
 
-        split, datasets = split_of(spec)
-        model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
+        split, datasets = split_of(spec.rows)
+        model = spec.model.make("models")
         return external_answers(model, split.class_names, GIVEN), split, datasets
-    folder = workspace.needed[workspace.needs[0]]
-    fitted = _job_report(folder)["spec"]
-    split, datasets = split_with(fitted, spec)
-    split = _without_held_out(method_of(fitted), split, datasets, fitted)
-    return (
-        workspace.handover.get(workspace.needs[0]) or kept_answers(fitted, _folders(workspace)),
-        split,
-        datasets,
-    )
+    fit_key = workspace.needs[0]
+    fitted = FitSpec.of(_job_report(workspace.needed[fit_key])["spec"])
+    split, datasets = split_of(fitted.rows.with_set(spec))
+    split = _without_held_out(fitted.method.make("methods"), split, datasets, fitted.rows.seed)
+    answer = workspace.handover.get(fit_key) or kept_answers(fitted, _folders(workspace))
+    return answer, split, datasets
 
 
-def estimate(spec: Values, workspace: Workspace) -> Done:
+def estimate(values: Values, workspace: Workspace) -> Done:
     """Estimate the accuracy on one set; see the module."""
     from crosswind.estimators.base import Labelled
     from crosswind.estimators.estimating import told_of
     from crosswind.studies.changed_copies import labelled_pool, read_copy_answers, set_answers
     from crosswind.transforms.neighbourhood import pool_of_kind
 
-    estimator = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"])
-    name = spec["set"]
-    files = {key: workspace.needed[job] for key, job in spec["reads"].items()}
+    spec = EstimateSpec.of(values)
+    estimator = spec.estimator.make("estimators")
+    name = spec.set_name
+    files = {key: workspace.needed[job] for key, job in spec.reads.items()}
     source = read_predictions(workspace.needed[workspace.needs[0]] / "predictions.npz")
     target = read_predictions(files["predicted"] / "predictions.npz")
-    neighbourhood_name = spec["estimator_near"]
     copied = {}
     for key, folder in files.items():
         if key != "predicted":
             copied[key] = read_copy_answers(folder / "copies.npz")
-    if (
-        "split" in spec
-    ):  # a model that is not trained here: the labels of the source are those of this row's split
-        split, datasets = split_of(spec)
-        predictions = source[GIVEN][spec["source"]]
-        rows = row_set(split, spec["source"])
+    # Of a model that is not trained here the labels of the source are those of this row's split.
+    if spec.rows is not None:
+        split, datasets = split_of(spec.rows)
+        predictions = source[GIVEN][spec.source]
+        rows = row_set(split, spec.source)
         labelled = _regrouped(predictions, rows, datasets)
-        source = {GIVEN: {spec["source"]: labelled}}
+        source = {GIVEN: {spec.source: labelled}}
     estimates: dict[str, dict[str, float | None]] = {}
     warnings: list[str] = []
     for rule, sets in target.items():
         copies = {key: by_rule[rule] for key, by_rule in copied.items()}
-        learned = source[rule][spec["source"]]
-        answers = set_answers(learned, neighbourhood_name, copies.get("source"))
+        learned = source[rule][spec.source]
+        answers = set_answers(learned, spec.neighbourhood, copies.get("source"))
         labelled_source = Labelled(answers, learned.label)
-        changes = pool_of_kind(spec["inputs"])
+        changes = pool_of_kind(spec.inputs)
         pool = labelled_pool(
-            copies.get("pool"), neighbourhood_name, copies.get("pool near"), changes
+            copies.get("pool"), spec.neighbourhood, copies.get("pool near"), changes
         )
-        target_answers = set_answers(sets[name], neighbourhood_name, copies.get("target"))
+        target_answers = set_answers(sets[name], spec.neighbourhood, copies.get("target"))
         estimated, sentences = told_of(
-            estimator, labelled_source, target_answers, pool, neighbourhood_name, name
+            estimator, labelled_source, target_answers, pool, spec.neighbourhood, name
         )
-        warnings += [f"{spec['label']} {text}" for text in sentences]
+        warnings += [f"{spec.label} {text}" for text in sentences]
         estimates |= {rule: estimated} if estimated else {}
     warnings = list(dict.fromkeys(warnings))
     return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {
@@ -391,7 +397,7 @@ def _on_split_of_row(
     The split of the row tells groups and roles: the answers are those of rows, whichever split
     asked first.
     """
-    split, datasets = split_of(spec)
+    split, datasets = split_of(SplitSpec.of(spec))
     report = split.report
     names = _set_names(split)
     regrouped = {}
@@ -465,63 +471,45 @@ KINDS: dict[str, Callable[[Values, Workspace], Done]] = {
 result."""
 
 
-def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
+def _training(spec: FitSpec, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
     """The training of a fit, and the weights of the base that it starts from."""
     import torch
 
     from crosswind.training.device import own_device
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
-    torch.set_num_threads(int(spec["threads"]))
-    split, datasets = split_of(spec)
-    settings = TrainingSettings(
-        **{**spec["training"], "device": own_device(spec["training"]["device"])}
-    )
-    method = method_of(spec)
-    name = spec["model"]["name"]
-    knobs = spec["model"]["knobs"]
-    run = (method, split, datasets, ModelSpec(name, knobs), settings)
-    return run, _base_weights(method, folders)
+    torch.set_num_threads(spec.threads)
+    split, datasets = split_of(spec.rows)
+    settings = TrainingSettings(**{**spec.training, "device": own_device(spec.device)})
+    method = spec.method.make("methods")
+    model = ModelSpec(spec.model.name, spec.model.knobs)
+    return (method, split, datasets, model, settings), _base_weights(method, folders)
 
 
-def method_of(spec: Values) -> Method:
-    """The method of a fit at its settings."""
-    method: Method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
-    return method
-
-
-def fitted_split(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+def fitted_split(spec: FitSpec) -> tuple[Split, dict[str, AttributedDataset]]:
     """The split of a fit without the validation rows that are its method's own, and its data
     sets."""
-    split, datasets = split_of(spec)
-    return _without_held_out(method_of(spec), split, datasets, spec), datasets
+    split, datasets = split_of(spec.rows)
+    method = spec.method.make("methods")
+    return _without_held_out(method, split, datasets, spec.rows.seed), datasets
 
 
 def _without_held_out(
-    method: Method, split: Split, datasets: Mapping[str, AttributedDataset], spec: Values
+    method: Method, split: Split, datasets: Mapping[str, AttributedDataset], seed: int
 ) -> Split:
     """The split without the validation rows that are the method's own."""
     if method.needs.holdout is None:
         return split
     from crosswind.training.holdout import set_apart
 
-    return set_apart(method, split, datasets, spec["seed"])[0]
+    return set_apart(method, split, datasets, seed)[0]
 
 
-def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
+def split_of(spec: SplitSpec) -> tuple[Split, dict[str, AttributedDataset]]:
     """The split that a job's specification describes, and its data sets."""
-    datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
-    plan = build_split_plan(spec["split"])
-    return (make_split(datasets, spec["main"], plan, spec["seed"]), datasets)
-
-
-def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
-    """The split of a fit with the set that one of its predictions is about."""
-    sets = dict(fitted["split"]["sets"])
-    if spec["item"] is not None:  # a test set, which the fit did not know
-        sets[spec["set"]] = spec["item"]
-    split = {**fitted["split"], "sets": sets}
-    return split_of({**fitted, "data": {**fitted["data"], **spec["data"]}, "split": split})
+    datasets = {name: build_dataset(values) for name, values in spec.data.items()}
+    plan = build_split_plan(spec.split)
+    return make_split(datasets, spec.main, plan, spec.seed), datasets
 
 
 def row_set(split: Split, name: str) -> RowSet:
@@ -568,7 +556,7 @@ def _job_report(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "job.json").read_text(encoding="utf-8"))
 
 
-def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
+def kept_answers(fitted: FitSpec, folders: Sequence[Path]) -> Answer:
     """The answers of the weights that a fit kept. `fitted`: its specification; `folders`: its own,
     then that of the base if it has one.
 
@@ -582,7 +570,7 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
         raise RunError("the weights of the fit that it needs were not kept")
     run, base = _training(fitted, folders)
     weights_by_rule = {rule: tensors_in(path) for rule, path in files.items()}
-    return trained(*run, fitted["seed"], weights_by_rule, base=base)
+    return trained(*run, fitted.rows.seed, weights_by_rule, base=base)
 
 
 def _folders(workspace: Workspace) -> list[Path]:

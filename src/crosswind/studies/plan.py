@@ -52,6 +52,7 @@ from crosswind.studies.claims import check_claims
 from crosswind.studies.estimates import check_changes, check_estimators, source_set
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.halving import rungs_of
+from crosswind.studies.job_specs import FitSpec
 from crosswind.studies.observed_ties import match_observed
 from crosswind.studies.obstacles import Obstacles
 from crosswind.studies.pooled_claims import check_pooled_claims
@@ -324,7 +325,7 @@ def _method_warnings(
 
 def _device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     """On which device networks are trained, where the study leaves that to the machine."""
-    devices = sorted({job.spec["training"]["device"] for job in jobs if job.kind == "fit"})
+    devices = sorted({FitSpec.of(job.spec).device for job in jobs if job.kind == "fit"})
     if not devices or study.training.get("device", "auto") != "auto":
         return []
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]

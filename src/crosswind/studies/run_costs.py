@@ -17,6 +17,7 @@ from crosswind.core.errors import CrosswindError
 from crosswind.core.types import Job
 from crosswind.studies.engines import Workspace
 from crosswind.studies.halving import rungs_of
+from crosswind.studies.job_specs import FitSpec
 
 if TYPE_CHECKING:
     from crosswind.studies.plan import Plan
@@ -112,17 +113,13 @@ def measure_costs(plan: Plan) -> StudyCost:
         first_fits.setdefault(kind, job)
         counts[kind] += 1
     jobs = {job.key: job for job in plan.jobs}
-    fits = tuple(
-        _measured(
-            FitCost(*kind, counts[kind], fit.spec["training"]["device"], share=_share(plan, fit)),
-            fit,
-            followers.get(fit.key, []),
-            jobs,
-        )
-        for kind, fit in first_fits.items()
-    )
+    fits = []
+    for kind, fit in first_fits.items():
+        device = FitSpec.of(fit.spec).device
+        cost = FitCost(*kind, counts[kind], device, share=_share(plan, fit))
+        fits.append(_measured(cost, fit, followers.get(fit.key, []), jobs))
     asked = {job.key for job in plan.jobs if job.kind == "predict" and not job.follows}
-    return StudyCost(fits, len(asked), time.perf_counter() - started)
+    return StudyCost(tuple(fits), len(asked), time.perf_counter() - started)
 
 
 def _share(plan: Plan, fit: Job) -> float:
@@ -138,7 +135,7 @@ def _measured(
     cost: FitCost, fit: Job, following: Sequence[Job], jobs: Mapping[str, Job]
 ) -> FitCost:
     """The cost of a kind of fit, from shortened runs of one of them and what follows it."""
-    training = fit.spec["training"]
+    training = FitSpec.of(fit.spec).training
     bases = [jobs[key] for key in fit.needs if jobs[key].labels.get("role") == "base"]
     try:
         with tempfile.TemporaryDirectory(prefix="crosswind-cost-") as folder:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.studies.artifacts import artifact_folder
@@ -15,6 +15,7 @@ from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.engines import Engine
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import WorkerPool
+from crosswind.studies.job_specs import ClassSpec, FitSpec, SplitSpec
 from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
@@ -47,7 +48,7 @@ def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
 
 def _check_devices(plan: Plan) -> None:
     """Refuse a device that torch does not find here."""
-    devices = {job.spec["training"]["device"] for job in plan.jobs if job.kind == "fit"} - {"cpu"}
+    devices = {fit.device for fit in _fits(plan)} - {"cpu"}
     if devices:  # else torch is not even imported
         from crosswind.training.device import check_device
 
@@ -57,56 +58,53 @@ def _check_devices(plan: Plan) -> None:
 
 def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
     """Refuse a model elsewhere that cannot be asked, or not about this data."""
-    external_models = {}
+    outside_models: dict[str, ClassSpec] = {}
+    models_on_data: dict[str, tuple[ClassSpec, SplitSpec]] = {}
     for job in plan.jobs:
-        if job.kind == "predict" and "model" in job.spec:
-            external_models[canonical(job.spec["model"])] = job.spec["model"]
-    for model in external_models.values():
-        load("models", model["name"])(**model["knobs"]).ready()
-    specs_by_model = {
-        canonical([job.spec[name] for name in ("model", "main")]): job.spec
-        for job in plan.jobs
-        if "model" in job.spec
-    }
-    for spec in specs_by_model.values():
-        if "fits" in facts("models", spec["model"]["name"]).defines:
-            main = datasets[spec["main"]]
-            names = main.attribute(spec["split"]["label"]).values
-            class_names = [str(name) for name in names]
-            load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(
-                main.check_inputs(), class_names
-            )
+        if "model" not in job.spec:
+            continue
+        model = ClassSpec.of(job.spec["model"])
+        if job.kind == "predict":
+            outside_models[canonical(model.stored())] = model
+        rows = SplitSpec.of(job.spec)
+        models_on_data[canonical([model.stored(), rows.main])] = (model, rows)
+    for model in outside_models.values():
+        model.make("models").ready()
+    for model, rows in models_on_data.values():
+        if "fits" in facts("models", model.name).defines:
+            main = datasets[rows.main]
+            class_names = [str(name) for name in main.attribute(rows.split["label"]).values]
+            model.make("models").fits(main.check_inputs(), class_names)
 
 
 def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
     """Refuse a file of weights that does not fit its model; of a head with another number of classes
     the width is looked at, and a new one is made."""
-    specs_with_weights = {}
-    for job in plan.jobs:
-        if job.kind == "fit":
-            knobs = job.spec["model"]["knobs"]
-        else:
-            knobs = {}
+    fits_with_weights = {}
+    for fit in _fits(plan):
+        knobs = fit.model.knobs
         if str(knobs.get("weights") or "").endswith(".safetensors") and not knobs.get("of"):
-            specs_with_weights[canonical([job.spec["model"], job.spec["main"]])] = job.spec
-    if not specs_with_weights:
+            fits_with_weights[canonical([fit.model.stored(), fit.rows.main])] = fit
+    if not fits_with_weights:
         return
     from crosswind.models.build import build_model, unnamed
 
-    for spec in specs_with_weights.values():
-        name = spec["model"]["name"]
-        knobs = spec["model"]["knobs"]
-        build_model(name, knobs, datasets[spec["main"]].check_inputs(), unnamed(2), 0)
+    for fit in fits_with_weights.values():
+        inputs = datasets[fit.rows.main].check_inputs()
+        build_model(fit.model.name, fit.model.knobs, inputs, unnamed(2), 0)
+
+
+def _fits(plan: Plan) -> Iterator[FitSpec]:
+    """The specifications of the trainings of a plan."""
+    for job in plan.jobs:
+        if job.kind == "fit":
+            yield FitSpec.of(job.spec)
 
 
 def slow_devices(plan: Plan) -> list[str]:
     """Warnings that `Plan.warnings` cannot give without torch: a sentence for each device other
     than the processor that imitates bfloat16."""
-    used = {
-        (job.spec["training"]["precision"], job.spec["training"]["device"])
-        for job in plan.jobs
-        if job.kind == "fit"
-    }
+    used = {(fit.training["precision"], fit.device) for fit in _fits(plan)}
     devices = sorted(
         device for precision, device in used if precision == "bf16" and device != "cpu"
     )

@@ -21,6 +21,7 @@ from crosswind.core.registry import facts
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.given.outside import inputs
 from crosswind.studies.changed_copies import Features
+from crosswind.studies.job_specs import FitSpec, OutsidePredictSpec, PredictSpec, SplitSpec
 from crosswind.unlabelled.model_under_test import asked_model
 from crosswind.unlabelled.target_rows import plain_rows, read_rows
 
@@ -118,7 +119,7 @@ def _of_run(word: str, set_name: str) -> FeatureTable:
     from crosswind.core.registry import load
     from crosswind.models.build import Backbone
     from crosswind.studies.build import build_dataset
-    from crosswind.studies.jobs import row_set, split_of, split_with
+    from crosswind.studies.jobs import row_set, split_of
     from crosswind.studies.store import Store, split_name
 
     store_path, prefix = split_name(word)
@@ -129,48 +130,43 @@ def _of_run(word: str, set_name: str) -> FeatureTable:
             run_record["artifacts"] for run_record in records if run_record["artifacts"] is not None
         ]
     abouts = [json.loads((folder / "job.json").read_text(encoding="utf-8")) for folder in folders]
-    fitted = next((about["spec"] for about in abouts if about["kind"] == "fit"), None)
-    predicted = {
-        about["spec"]["set"]: about["spec"] for about in abouts if about["kind"] == "predict"
-    }
-    if fitted is None and not predicted:
-        raise InputError("model", f"{word!r} is not done")
-    spec = fitted or next(iter(predicted.values()))
-    if fitted:
-        validation = []
-        for name, run_record in spec["split"]["sets"].items():
-            if run_record["role"] == "validation":
-                validation.append(name)
-    else:
-        validation = []
-    if fitted is not None:
+    fits = [FitSpec.of(about["spec"]) for about in abouts if about["kind"] == "fit"]
+    predictions = [about["spec"] for about in abouts if about["kind"] == "predict"]
+    rows_by_set: dict[str, SplitSpec] = {}
+    if fits:
         run = asked_model(word, {}).features
         if run is None:
             raise InputError(
                 "model",
                 f"{word!r} answers by more than the last layer of its model, so it has no features",
             )
-    else:
-        kind = spec["model"]["name"]
-        if not issubclass(load("models", kind), Backbone):
+        rows_of_run = fits[0].rows
+        for prediction in map(PredictSpec.of, predictions):
+            rows_by_set[prediction.set_name] = rows_of_run.with_set(prediction)
+        for name, set_values in rows_of_run.sets.items():
+            if set_values["role"] == "validation":
+                rows_by_set.setdefault(name, rows_of_run)
+    elif predictions:
+        specs = [OutsidePredictSpec.of(values) for values in predictions]
+        model = specs[0].model
+        if not issubclass(load("models", model.name), Backbone):
             raise InputError(
-                "model", f"{word!r} is of the model {kind!r}, which answers and shows no features"
+                "model",
+                f"{word!r} is of the model {model.name!r}, which answers and shows no features",
             )
-        run = _beginning(kind, spec["model"]["knobs"])
-    about = spec["split"]
-    by = (str(about["label"]), *map(str, about["attributes"]))
-    if set_name == ALL:
-        dataset = build_dataset(spec["data"][spec["main"]])
-        return _table(word, run, _every(dataset, spec["main"]), dataset, by)
-    if set_name not in (*predicted, *validation):
-        choices = [*predicted, *validation, ALL]
-        raise unknown("rows", "set of its study", set_name, choices)
-    if fitted is None:
-        split, datasets = split_of(predicted[set_name])
+        run = _beginning(model.name, model.knobs)
+        rows_of_run = specs[0].rows
+        rows_by_set = {spec.set_name: spec.rows for spec in specs}
     else:
-        split, datasets = (
-            split_with(fitted, predicted[set_name]) if set_name in predicted else split_of(fitted)
-        )
+        raise InputError("model", f"{word!r} is not done")
+    by = (str(rows_of_run.split["label"]), *map(str, rows_of_run.split["attributes"]))
+    if set_name == ALL:
+        main = rows_of_run.main
+        dataset = build_dataset(rows_of_run.data[main])
+        return _table(word, run, _every(dataset, main), dataset, by)
+    if set_name not in rows_by_set:
+        raise unknown("rows", "set of its study", set_name, [*rows_by_set, ALL])
+    split, datasets = split_of(rows_by_set[set_name])
     chosen_rows = row_set(split, set_name)
     return _table(word, run, chosen_rows, datasets[chosen_rows.source], by)
 

@@ -378,6 +378,7 @@ def _run(word: str) -> AskedModel:
     from crosswind.methods.base import Method
     from crosswind.studies.artifacts import artifact_folder
     from crosswind.studies.build import build_dataset
+    from crosswind.studies.job_specs import FitSpec
     from crosswind.studies.jobs import WEIGHTS, fitted_split, kept_answers
     from crosswind.studies.store import Store, split_name
 
@@ -400,27 +401,25 @@ def _run(word: str) -> AskedModel:
             "model", f"the weights of {word!r} were not kept; run its study with keep: selected"
         )
     about = json.loads((fit["artifacts"] / "job.json").read_text(encoding="utf-8"))
-    spec = about["spec"]
+    spec = FitSpec.of(about["spec"])
     answers = kept_answers(spec, folders)
     split, datasets = fitted_split(spec)
     rows = split.validation.get("validation") or next(iter(split.validation.values()), None)
-    main = build_dataset(spec["data"][spec["main"]])
+    main = build_dataset(spec.rows.data[spec.rows.main])
     rule = "best-id"
     if "best-id" not in about["rules"]:
         rule = next(iter(about["rules"]))
     classes = tuple(next(iter(about["sets"].values()))["classes"])
     source = None if rows is None else (rows, datasets)
     features = None
-    method: Any = load("methods", spec["method"]["name"])
+    method: Any = load("methods", spec.method.name)
     if method.predict is Method.predict:  # else what it reads is not what its model's head reads
         network_method = None
         if method.exports is not Method.exports:
-            network_method = method(**spec["method"]["knobs"])
+            network_method = method(**spec.method.knobs)
         file = fit["artifacts"] / WEIGHTS.format(rule)
-        model = spec["model"]
-        features = _KeptNetwork(
-            file, model["name"], model["knobs"], classes, network_method
-        ).features
+        network = _KeptNetwork(file, spec.model.name, spec.model.knobs, classes, network_method)
+        features = network.features
     return AskedModel(
         word,
         lambda _: answers,

@@ -12,7 +12,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +27,7 @@ from crosswind.reports.rows.learning import Curve, curves_of
 from crosswind.reports.rows.pairs import Apart, apart, by_pair
 from crosswind.reports.runs.job_files import JobFiles
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
+from crosswind.studies.job_specs import PredictSpec, SplitSpec, predict_spec
 
 if TYPE_CHECKING:
     from crosswind.core.types import Predictions
@@ -249,48 +250,38 @@ class _Reader(JobFiles):
     def draw(self, key: str, name: str) -> _DrawnSplit:
         """The split of a run, with its set called `name`."""
         jobs = self.jobs(key)
-        fits = (about["spec"] for _, about in jobs if about["kind"] == "fit")
-        spec = next(fits, None) or self.json(key, "job.json")["spec"]
-        predictions = (about["spec"] for _, about in jobs if about["kind"] == "predict")
-        predicted = next(
-            predict_spec for predict_spec in predictions if predict_spec["set"] == name
-        )
-        sets = {**spec["split"]["sets"]}
-        if "item" in predicted:
-            sets[name] = predicted["item"]
-        whole_spec = {
-            "data": {**spec["data"], **predicted["data"]},
-            "main": spec["main"],
-            "split": {**spec["split"], "sets": sets},
-            "seed": spec["seed"],
-        }
+        fits = [job["spec"] for _, job in jobs if job["kind"] == "fit"]
+        rows = SplitSpec.of(fits[0] if fits else self.json(key, "job.json")["spec"])
+        predictions = (predict_spec(job["spec"]) for _, job in jobs if job["kind"] == "predict")
+        prediction = next(spec for spec in predictions if spec.set_name == name)
+        # The split of a model that is not trained here has the sets of all its predictions.
+        if isinstance(prediction, PredictSpec):
+            rows = rows.with_set(prediction)
+        else:
+            rows = replace(rows, data={**rows.data, **prediction.rows.data})
         report = self.json(key, "split.json")
-        return self.split_of(json.dumps([whole_spec, report["sets"]["train"]["cells"]]), name)
+        split_text = json.dumps([asdict(rows), report["sets"]["train"]["cells"]])
+        return self.split_of(split_text, name)
 
     def _split_of(self, split_text: str, name: str) -> _DrawnSplit:
         from crosswind.shifts.split import make_split
         from crosswind.studies.build import build_dataset, build_split_plan
 
-        spec, cells = json.loads(split_text)
-        datasets = {label: build_dataset(values) for label, values in spec["data"].items()}
-        split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
+        values, cells = json.loads(split_text)
+        spec = SplitSpec(**values)
+        datasets = {label: build_dataset(options) for label, options in spec.data.items()}
+        split = make_split(datasets, spec.main, build_split_plan(spec.split), spec.seed)
         if split.report["sets"]["train"]["cells"] != cells:
             raise DataError(
-                f"the data set {spec['main']} has other rows now than when it was trained on"
+                f"the data set {spec.main} has other rows now than when it was trained on"
             )
         kept_apart = (
-            shift_part["environment"]
-            for shift_part in spec["split"]["shift"]
-            if shift_part["type"] == "systematic"
+            component["environment"]
+            for component in spec.split["shift"]
+            if component["type"] == "systematic"
         )
-        return _DrawnSplit(
-            split,
-            datasets,
-            name,
-            spec["split"]["label"],
-            spec["split"]["attributes"],
-            next(kept_apart, ""),
-        )
+        label, attributes = spec.split["label"], spec.split["attributes"]
+        return _DrawnSplit(split, datasets, name, label, attributes, next(kept_apart, ""))
 
 
 # -- examples --------------------------------------------------------------------------------------
