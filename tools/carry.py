@@ -2,6 +2,8 @@
 the same figures.
 
     python -m tools.carry --why TEXT [SUBJECT ...]     default: every record whose files changed
+    python -m tools.carry --beside COMMIT --why TEXT [SUBJECT ...]
+                                                       compare with the code of a commit, not with golden figures
     python -m tools.carry                              say which records are stale; nothing is computed or written
 
 A record holds the hash of the files that its subject is in, so that any edit makes it stale, a word
@@ -14,6 +16,11 @@ is to be run again (`effects.py --confirm`, `method_cost.py`). How many sentence
 themselves is no figure of what was measured: where only that differs, a record is carried, and its
 `doubts` stay those of the runs that it is of. A file that moved is found by the registry, or by
 `FILES` in effects_table.py. Exit status 1 where a record is still stale.
+
+With `--beside` the study of each subject is run by the package of COMMIT and by the present one, and
+a record is carried where all scores, losses, predictions and weights have the same bits; see
+beside.py. COMMIT must have the very code that the record is of. That is how a record is carried
+whose method is in no part of golden.py, or that is of other code than the golden figures.
 """
 
 from __future__ import annotations
@@ -23,12 +30,16 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.papers import effects_table as effects
 from tools import golden
-from tools.golden_parts import METHODS
+from tools.beside import Beside
+from tools.code_hash import code_hash
+from tools.golden_parts import METHODS, PARTS
 
 from crosswind.core.files import write_atomically
 from crosswind.core.registry import listing
@@ -48,7 +59,9 @@ PARTS_OF = {
 """Subject -> the parts of golden.py that run it, beside `method-NAME` of every method whose file
 its record names."""
 Files = dict[str, str]
-Equal = Callable[[str], str]
+Evidence = dict[str, Any]
+"""What a note says of how old and new code were compared: `golden`, a hash of the golden figures, or
+`beside`, what was run on both sides."""
 
 
 class Stale(NamedTuple):
@@ -72,25 +85,28 @@ def parts_of(subject: str, files: Files) -> list[str]:
     return [*(f"method-{name}" for name in own), *PARTS_OF.get(subject, [])]
 
 
+def _method_files() -> set[str]:
+    """The names of methods, and the files that they are in."""
+    methods = listing("methods")
+    paths = {f"src/{item.module.replace('.', '/')}.py" for item in methods}
+    return paths | {item.name for item in methods}
+
+
 def figures(subject: str, files: Files) -> str:
     """A hash of what the golden record has of a subject."""
     kept = golden.read_record()["parts"]
     return str(digest({part: kept.get(part) for part in parts_of(subject, files)}))
 
 
-def note(subject: str, old: Files, new: Files, why: str) -> dict[str, Any]:
+def note(old: Files, new: Files, why: str, evidence: Evidence) -> dict[str, Any]:
     """What is kept of hashes that were carried: those that changed, as they were and as they are,
-    and by which golden figures."""
+    and by which evidence."""
     changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
     before, after = (
         {path: sha for path, sha in files.items() if path in changed} for files in (old, new)
     )
-    told = {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "why": why,
-        "golden": figures(subject, new),
-    }
-    return {**told, "old": before, "new": after}
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    return {"date": date, "why": why, **evidence, "old": before, "new": after}
 
 
 def of_golden_code(subject: str, item: Stale) -> bool:
@@ -99,49 +115,101 @@ def of_golden_code(subject: str, item: Stale) -> bool:
     known = set(record["files"].values())
     for part in parts_of(subject, item.new):
         known |= set(record.get("later", {}).get(part, {}).values())
-    for told in item.carried:
-        if told["golden"] == figures(
-            subject, item.new
-        ):  # these files were seen to give the same figures
-            known |= set(told["new"].values())
+    for earlier in item.carried:
+        # These files were seen to give the same figures.
+        if earlier.get("golden") == figures(subject, item.new):
+            known |= set(earlier["new"].values())
     return set(item.old.values()) <= known
 
 
-def refusal(subject: str, item: Stale, equal: Equal) -> str:
-    """Why the record of a subject may not be carried; empty where it may."""
-    if not item.new:
-        return item.why
-    if not of_golden_code(subject, item):
-        return "its record is of other files than the golden record, whose figures may be others"
-    # Of a method whose file is the same, such as one compared with, nothing is asked.
-    parts = parts_of(
-        subject, {path: sha for path, sha in item.new.items() if item.old.get(path) != sha}
-    )
-    return (
-        "; ".join(reason for part in parts if (reason := equal(part)))
-        if parts
-        else "no part of golden.py runs it"
-    )
+@dataclass(frozen=True)
+class GoldenJudge:
+    """Carries what gives the golden figures. `equal` computes a part of the golden record: a
+    sentence of what differs, empty where nothing does."""
+
+    equal: Callable[[str], str]
+
+    def __call__(self, subject: str, item: Stale) -> tuple[str, Evidence]:
+        """Why the record of a subject may not be carried, empty where it may; and by which
+        evidence."""
+        if not item.new:
+            return item.why, {}
+        if not of_golden_code(subject, item):
+            reason = "its record is of other files than the golden record, whose figures may differ"
+            return reason, {}
+        changed = changed_files(item)
+        # Of a method whose file is the same, such as one compared with, nothing is asked, unless a
+        # file changed that several methods share.
+        has_shared = subject not in PARTS_OF and not changed.keys() <= _method_files()
+        parts = parts_of(subject, item.new if has_shared else changed)
+        if not parts:
+            return "no part of golden.py runs it", {}
+        reasons = [reason for part in parts if (reason := self.equal(part))]
+        return "; ".join(reasons), {"golden": figures(subject, item.new)}
+
+
+@dataclass(frozen=True)
+class BesideJudge:
+    """Carries what leaves the same bits as the code that the record is of, beside it; see
+    `Beside`."""
+
+    beside: Beside
+
+    def __call__(self, subject: str, item: Stale) -> tuple[str, Evidence]:
+        """See `GoldenJudge`."""
+        if not item.new:
+            return item.why, {}
+        for path, recorded in changed_files(item, item.old).items():
+            if self._old_hash(path) != recorded:
+                return f"its record is of another {path} than commit {self.beside.commit[:12]}", {}
+        # Costs are of no study: all settings of the method that golden.py runs are compared.
+        part = f"method-{subject}"
+        if subject in item.new and part in PARTS:
+            reason, evidence = self.beside.compare_part(part)
+        else:
+            reason, evidence = self.beside.compare(subject)
+        return reason, {"beside": evidence}
+
+    def _old_hash(self, name: str) -> str | None:
+        """The hash of a file of the commit by its path in the repository, or of the method of that
+        name; None where it has none."""
+        from benchmarks.speed.method_cost import sha256_of  # loads torch
+
+        is_method = name in {item.name for item in listing("methods")}
+        try:
+            return (
+                sha256_of(name, self.beside.tree)
+                if is_method
+                else code_hash(self.beside.tree / name)
+            )
+        except OSError:
+            return None
+
+
+Judge = GoldenJudge | BesideJudge
+
+
+def changed_files(item: Stale, files: Files | None = None) -> Files:
+    """Those of `files`, by default the present ones, that are not the same in the record and
+    now."""
+    files = item.new if files is None else files
+    return {path: sha for path, sha in files.items() if item.old.get(path) != item.new.get(path)}
 
 
 def golden_is_equal(part: str) -> str:
     """Compute a part of the golden record with the present code: empty where it is equal, else the
     first difference."""
-    kept = golden.read_record()["parts"]
-    if part not in kept:
+    recorded = golden.read_record()["parts"]
+    if part not in recorded:
         return f"the golden record has no part {part!r}"
     if part not in _COMPARED:
-        found, told = golden.compare(part, kept[part])
-        found = [item for item in found if not _counts_sentences(item)]
-        print(f"  golden {part}: {told}", flush=True)
-        skipped = told.startswith("skipped")
-        _COMPARED[part] = (
-            f"{part}: {len(found)} figures differ, first {found[0]}"
-            if found
-            else told
-            if skipped
-            else ""
-        )
+        differing, sentence = golden.compare(part, recorded[part])
+        differing = [item for item in differing if not _counts_sentences(item)]
+        print(f"  golden {part}: {sentence}", flush=True)
+        if differing:
+            _COMPARED[part] = f"{part}: {len(differing)} figures differ, first {differing[0]}"
+        else:
+            _COMPARED[part] = sentence if sentence.startswith("skipped") else ""
     return _COMPARED[part]
 
 
@@ -185,12 +253,12 @@ def stale_costs() -> dict[str, Stale]:
     return found
 
 
-def carry_effect(name: str, files: Files, why: str) -> None:
+def carry_effect(name: str, files: Files, why: str, evidence: Evidence) -> None:
     """Rewrite the hashes of a record, and of the form that it was confirmed as; the page shows
     them."""
     path = effects.RECORDS / f"{name}.json"
     record = json.loads(path.read_text(encoding="utf-8"))
-    record.setdefault("carried", []).append(note(name, record["files"], files, why))
+    record.setdefault("carried", []).append(note(record["files"], files, why, evidence))
     began = json.loads(effects.CONFIRMATIONS.read_text(encoding="utf-8"))
     for form in began.get(name, []):
         if form["form"] == record["form"]:
@@ -206,34 +274,37 @@ def carry_effect(name: str, files: Files, why: str) -> None:
     )
 
 
-def carry_cost(name: str, files: Files, why: str) -> None:
+def carry_cost(name: str, files: Files, why: str, evidence: Evidence) -> None:
     """Rewrite the hash of a method in the record of costs."""
     record = json.loads(COSTS.read_text(encoding="utf-8"))
-    record.setdefault("carried", []).append(note(name, {name: record["files"][name]}, files, why))
+    old = {name: record["files"][name]}
+    record.setdefault("carried", []).append(note(old, files, why, evidence))
     record["files"] |= files
     write_atomically(COSTS, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def carry(
     stale: Mapping[str, Stale],
-    write: Callable[[str, Files, str], None],
+    write: Callable[[str, Files, str, Evidence], None],
     what: str,
     why: str,
-    equal: Equal,
+    judge: Judge,
 ) -> int:
     """Carry what can be carried; how many records stay stale. Without a reason `why` nothing is
     computed or written."""
     left = 0
     for name, item in stale.items():
-        refused = refusal(name, item, equal) if why else item.why
-        if why and not refused:
-            write(name, item.new, why)
-            print(f"{what} {name}: carried ({item.why})", flush=True)
-        else:
+        if not why:
             left += 1
-            print(
-                f"{what} {name}: stale, {'to be run again: ' if why else ''}{refused}", flush=True
-            )
+            print(f"{what} {name}: stale, {item.why}", flush=True)
+            continue
+        refused, evidence = judge(name, item)
+        if refused:
+            left += 1
+            print(f"{what} {name}: stale, to be run again: {refused}", flush=True)
+        else:
+            write(name, item.new, why, evidence)
+            print(f"{what} {name}: carried ({item.why})", flush=True)
     return left
 
 
@@ -243,7 +314,23 @@ def main() -> int:
         "subjects", nargs="*", metavar="SUBJECT", help="these records; default: all that are stale"
     )
     parser.add_argument("--why", default="", help="what was done to the files; kept in the record")
+    parser.add_argument(
+        "--beside", metavar="COMMIT", help="compare with the code of this commit, by running both"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="with --beside: cap every training at N steps; default: as the study says",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="with --beside: keep what the old side leaves"
+    )
     options = parser.parse_args()
+    if options.beside is None and (options.steps or options.keep):
+        parser.error("--steps and --keep are of --beside, which is not given")
+    if options.steps is not None and options.steps < 1:
+        parser.error(f"--steps must be at least 1, not {options.steps}")
     import crosswind
 
     if not Path(crosswind.__file__).is_relative_to(effects.ROOT / "src"):
@@ -262,11 +349,19 @@ def main() -> int:
             if not options.subjects or name in options.subjects
         }
 
-    left = carry(wanted(stale_effects()), carry_effect, "effects of", options.why, golden_is_equal)
-    left += carry(wanted(stale_costs()), carry_cost, "costs of", options.why, golden_is_equal)
+    with ExitStack() as stack:
+        judge: Judge = GoldenJudge(golden_is_equal)
+        if options.beside is not None:
+            beside = Beside(options.beside, steps=options.steps, kept=options.keep)
+            judge = BesideJudge(stack.enter_context(beside))
+        left = carry(wanted(stale_effects()), carry_effect, "effects of", options.why, judge)
+        left += carry(wanted(stale_costs()), carry_cost, "costs of", options.why, judge)
     print(f"{left} records are stale")
     return 1 if left else 0
 
 
 if __name__ == "__main__":
+    # Two sides on one machine need no other machine's digits.
+    if not any(word.startswith("--beside") for word in sys.argv[1:]):
+        golden.use_instructions_of_record("tools.carry")
     sys.exit(main())

@@ -15,7 +15,8 @@ recorded alone; `later` has of which files of methods such a part is. Exit statu
 differs that golden/changes.yaml does not list with this old and new value.
 CROSSWIND_GOLDEN_DATA names a folder with mnist.npz, pacs64.npz and cifar10_test.npz; without it one
 part is skipped. To look at another checkout, set PYTHONPATH to its `src`. About five minutes on one
-core.
+core. A machine whose vectors are wider than those of the record's machine does without them, since
+last digits depend on them.
 """
 
 from __future__ import annotations
@@ -142,6 +143,38 @@ def machine() -> dict[str, str]:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
     }
+
+
+def missing_limits(capability: str) -> dict[str, str]:
+    """What must be in the environment so that torch, oneDNN, MKL and NumPy use the vector
+    instructions of a machine with this capability and no wider ones; empty where they do.
+
+    Sums of floats are grouped by the width of the vectors, so their last digits are those of a kind
+    of processor. A machine with wider vectors can do without them.
+    """
+    import torch
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    if capability != "AVX2" or torch.backends.cpu.get_cpu_capability() not in ("AVX512", "AVX2"):
+        return {}
+    dispatched = [name for name in __cpu_dispatch__ if name == "X86_V4" or "AVX512" in name]
+    wider = [name for name in dispatched if __cpu_features__[name]]
+    limits = {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    }
+    missing = {key: value for key, value in limits.items() if os.environ.get(key) != value}
+    return missing | ({"NPY_DISABLE_CPU_FEATURES": " ".join(wider)} if wider else {})
+
+
+def use_instructions_of_record(program: str) -> None:
+    """Start this process anew, as `program`, under `missing_limits` of the record's machine; does
+    nothing where there are none."""
+    limits = missing_limits(read_record()["machine"].get("capability", ""))
+    if limits:
+        os.environ.update(limits)
+        os.execv(sys.executable, [sys.executable, "-m", program, *sys.argv[1:]])
 
 
 def sources() -> dict[str, str]:
@@ -328,4 +361,5 @@ def _record(record: dict[str, Any], names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    use_instructions_of_record("tools.golden")
     sys.exit(main())

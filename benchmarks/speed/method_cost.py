@@ -57,7 +57,8 @@ from crosswind.training.predicting import predict, predict_adapted
 from crosswind.training.run_context import LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
-OUT = Path(__file__).parents[1] / "results" / "method-cost.json"
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "benchmarks" / "results" / "method-cost.json"
 # Pixels a side; rounds and steps in each of them.
 MODELS = {
     "mlp": (32, 15, 12),
@@ -332,14 +333,22 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def sha256_of(name: str) -> str:
-    """Of the method's file, and of what it shares with another method."""
-    classes = [
-        cls
+def files_of(name: str) -> list[Path]:
+    """The method's file, and those of what it shares with another method."""
+    return [
+        Path(inspect.getfile(cls))
         for cls in load("methods", name).__mro__
         if issubclass(cls, Method) and cls is not Method
     ]
-    hashes = [code_hash(Path(inspect.getfile(cls))) for cls in classes]
+
+
+def sha256_of(name: str, tree: Path | None = None) -> str:
+    """A hash of the code of `files_of`, of those of the checkout `tree` where there is one. Raises
+    `OSError`."""
+    files = files_of(name)
+    if tree is not None:
+        files = [tree / file.relative_to(ROOT) for file in files]
+    hashes = [code_hash(file) for file in files]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

@@ -82,19 +82,24 @@ def test_costs_are_carried_only_where_every_figure_is_equal(
             carry.carry_cost,
             "costs of",
             "",
-            lambda part_name: pytest.fail("computed without a reason"),
+            carry.GoldenJudge(lambda part_name: pytest.fail("computed without a reason")),
         )
         == 2
     )
     assert (
         carry.carry(
-            stale, carry.carry_cost, "costs of", "a test", lambda part_name: f"{part_name} differs"
+            stale,
+            carry.carry_cost,
+            "costs of",
+            "a test",
+            carry.GoldenJudge(lambda part_name: f"{part_name} differs"),
         )
         == 2
     )
     assert json.loads(costs.read_text()) == record
     # The figures of irm are equal too, but to those of a file that its record is not of.
-    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part_name: "") == 1
+    judge = carry.GoldenJudge(lambda part_name: "")
+    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", judge) == 1
     now = json.loads(costs.read_text())
     (carried_note,) = now.pop("carried")
     assert now == {**record, "files": {"erm": stale["erm"].new["erm"], "irm": "2" * 64}}
@@ -156,3 +161,110 @@ def test_breaks_are_complete_stand_once_and_their_tests_are_named(
         assert broken(source, deliberate_break) is not None, (
             f"{deliberate_break['file']}: not there once: {deliberate_break['old']}"
         )
+
+
+def test_a_file_that_methods_share_is_asked_of_each_of_them(
+    carry: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = "src/crosswind/methods"
+    old = {f"{methods}/ada.py": "1", f"{methods}/adversarial.py": "2"}
+    golden_record = {"files": {"ada": "1", "adversarial": "2"}, "parts": {"method-ada": {"x": 1}}}
+    monkeypatch.setattr(carry.golden, "read_record", lambda: golden_record)
+    asked: list[str] = []
+    judge = carry.GoldenJudge(lambda part: asked.append(part) or "")
+    record = carry.Stale("changed", old, [], {**old, f"{methods}/adversarial.py": "3"})
+    assert judge("ada", record)[0] == "" and asked == ["method-ada"]
+    # Of a method of which only the one compared with changed, its own part is not asked.
+    old = {f"{methods}/ada.py": "1", f"{methods}/erm.py": "2"}
+    record = carry.Stale("changed", old, [], {**old, f"{methods}/erm.py": "3"})
+    assert judge("ada", record)[0] == "" and asked == ["method-ada", "method-erm"]
+
+
+def stale_record(carry: ModuleType, old: str, new: str) -> Any:
+    path = "src/crosswind/methods/erm.py"
+    return carry.Stale("its file changed", {path: old}, [], {path: new})
+
+
+class Answering:
+    """Stands for a `Beside`, which runs studies: the tree of a commit, and what it says of any
+    subject."""
+
+    commit = "c" * 40
+
+    def __init__(self, tree: Path, reason: str = "") -> None:
+        self.tree = tree
+        self.reason = reason
+
+    def compare(self, subject: str) -> tuple[str, dict[str, Any]]:
+        return self.reason, {"study": f"{subject}.yaml"}
+
+
+def test_a_record_is_carried_beside_the_very_code_that_it_is_of(
+    carry: ModuleType, tmp_path: Path
+) -> None:
+    path = tmp_path / "src" / "crosswind" / "methods" / "erm.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("x = 1\n", encoding="utf-8")
+    record = stale_record(carry, carry.code_hash(path), "2" * 64)
+    judge = carry.BesideJudge(Answering(tmp_path))
+    assert judge("erm", record) == ("", {"beside": {"study": "erm.yaml"}})
+    # The commit has other code: what both sides share would say nothing of the record.
+    path.write_text("x = 2\n", encoding="utf-8")
+    refused, evidence = judge("erm", record)
+    assert "is of another src/crosswind/methods/erm.py than commit cccccccccccc" in refused
+    assert evidence == {}
+    # One other bit.
+    record = stale_record(carry, carry.code_hash(path), "2" * 64)
+    judge = carry.BesideJudge(Answering(tmp_path, "1 of 9 figures differ, first row 0"))
+    assert judge("erm", record)[0] == "1 of 9 figures differ, first row 0"
+
+
+def test_what_is_carried_beside_a_commit_is_not_taken_for_golden_code(
+    carry: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden_record = {"files": {}, "parts": {}}
+    monkeypatch.setattr(carry.golden, "read_record", lambda: golden_record)
+    note = carry.note({"a": "1"}, {"a": "2"}, "a test", {"beside": {"rows": 2}})
+    record = stale_record(carry, "2", "3")._replace(old={"a": "2"}, carried=[note])
+    assert not carry.of_golden_code("erm", record)
+
+
+@pytest.mark.slow
+def test_old_and_new_code_are_compared_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("the checkout is no repository")
+    beside = importlib.import_module("tools.beside")
+    monkeypatch.setattr(beside, "STUDIES", tmp_path)
+    study = {
+        "data": {
+            "digits": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 4, "validation": 0.2},
+            }
+        },
+        "shifts": {"none": []},
+        "sizes": {"few": {"total": 60}},
+        "models": {"mlp": {"hidden": 8, "layers": 1}},
+        "methods": ["erm"],
+        "training": {"steps": 40, "batch": 16, "validate_every": 2, "patience": None},
+        "seeds": [3, 4],
+    }
+    (tmp_path / "small.yaml").write_text(json.dumps(study), encoding="utf-8")
+    with beside.Beside("HEAD", steps=2) as compared:
+        reason, evidence = compared.compare("small")
+    assert reason == ""
+    assert evidence["settings"] == ["seeds=[3]", "keep=selected", "training.steps=2"]
+    assert evidence["rows"] >= 1 and evidence["arrays"] >= 4
+    # Old code that computes a thousandth more is found out, by scores or by weights.
+    losses = 'cross_entropy(wide(logits), y, reduction="none")'
+    with beside.Beside("HEAD", steps=2) as altered:
+        path = altered.tree / "src" / "crosswind" / "methods" / "functional.py"
+        text = path.read_text(encoding="utf-8")
+        changed = text.replace(losses, f"{losses} * 1.001")
+        assert changed != text
+        path.write_text(changed, encoding="utf-8")
+        assert "figures differ" in altered.compare("small")[0]

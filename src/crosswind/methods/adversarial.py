@@ -20,6 +20,7 @@ from crosswind.models.build import Model
 __all__ = ["Adversarial"]
 
 SHOWN = 6  # pictures of the exhibit
+RANKED = 1000  # first training rows, among which those of the exhibit are chosen
 LEVELS = 127.5  # grey levels in a unit of inputs in (-1, 1)
 LARGER = 8  # times by which the exhibit enlarges what a copy adds
 UNMOVED = 0.5  # grey levels below which a copy is the picture itself, as a screen shows it
@@ -77,62 +78,63 @@ class Adversarial(Method):
         `shown` uint8 [6, phases + 1, c, h, w]: pictures of training and their copies of each phase;
         of pictures only.
         """
-        out = {"moved": torch.tensor(-1.0)}
+        state = {"moved": torch.tensor(-1.0)}
         if self.phases and info.input.kind == "image":
-            out["shown"] = torch.zeros(SHOWN, self.phases + 1, *info.input_shape, dtype=torch.uint8)
-        return out
+            shape = (SHOWN, self.phases + 1, *info.input_shape)
+            state["shown"] = torch.zeros(shape, dtype=torch.uint8)
+        return state
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """Minimisation phases, then the rest of the run; each after the first on the rows and all
         copies made so far."""
         if index > self.phases:
             return None
-        extra = self._appended(index, context) if index else None
+        examples = self._appended(index, context) if index else None
         steps = context.info.steps
-        each = min(max(1, round(self.share * steps)), steps // (self.phases + 1))
+        even_share = steps // (self.phases + 1)
+        phase_steps = min(max(1, round(self.share * steps)), even_share)
         if index < self.phases:
-            return Stage(f"phase {index + 1}", extra=extra, steps=each, stop=False)
-        return Stage(extra=extra, steps=steps - self.phases * each) if self.phases else Stage()
+            return Stage(f"phase {index + 1}", extra=examples, steps=phase_steps, stop=False)
+        if not self.phases:
+            return Stage()
+        return Stage(extra=examples, steps=steps - self.phases * phase_steps)
 
     def _appended(self, index: int, context: RunContext) -> Examples:
-        """The copies made so far, and one more of every row and of each of them."""
-        n, before = len(context.y), context.last.extra if context.last else None
-        rows = torch.arange(n, device=context.y.device)
-        like = context.inputs(rows[:1])
-        n_copies = n if before is None else n + len(before.y)
-        # On the CPU: a run may hold several times its training rows.
-        new_copies = torch.empty(n_copies, *like.shape[1:])
-        moved = torch.zeros((), dtype=torch.float64)
-        size = context.info.batch
-        for start in range(0, n_copies, size):
-            chunks = (
-                [
-                    (
-                        context.inputs(rows[start : min(start + size, n)]),
-                        context.y[start : start + size],
-                    )
-                ]
-                if start < n
-                else []
-            )
-            if before is not None and start + size > n:
-                positions = slice(max(start - n, 0), start + size - n)
-                chunks.append((before.x[positions].to(like), before.y[positions].to(context.y)))
-            x, y = (torch.cat([chunk[member] for chunk in chunks]) for member in (0, 1))
-            copies = self._ascended(cast(Model, context.modules["model"]), x, y, size)
-            moved += (copies - x).abs().mean(tuple(range(1, x.ndim))).double().sum().cpu()
-            new_copies[start : start + size] = copies.float().cpu()
-        context.state["moved"] = (moved / n_copies).float().to(context.y.device)
-        parents = rows if before is None else torch.cat([rows, before.parents.to(rows)])
+        """The copies of the phases before, and one more of every training row and of each of those
+        copies."""
+        earlier = context.last.extra if context.last else None
+        n_rows = len(context.y)
+        rows = torch.arange(n_rows, device=context.y.device)
+        new_copies, moved = self._new_copies(context, earlier)
+        context.state["moved"] = moved.float().to(context.y.device)
         if "shown" in context.state:
             self._show(index, context, new_copies)
-        y = context.y if before is None else torch.cat([context.y, before.y.to(context.y)])
-        all_copies = (
-            (new_copies, y, parents)
-            if before is None
-            else (_both(before.x, new_copies), _both(before.y, y), _both(before.parents, parents))
+        if earlier is None:
+            return Examples(new_copies, context.y, rows)
+        labels = torch.cat([context.y, earlier.y.to(context.y)])
+        parents = torch.cat([rows, earlier.parents.to(rows)])
+        return Examples(
+            _joined(earlier.x, new_copies),
+            _joined(earlier.y, labels),
+            _joined(earlier.parents, parents),
         )
-        return Examples(*all_copies)
+
+    def _new_copies(self, context: RunContext, earlier: Examples | None) -> tuple[Tensor, Tensor]:
+        """A copy of every training row, then of each of the `earlier` copies: float32 [n, ...] on
+        the CPU; and the mean distance that they were moved, float64 []."""
+        n_copies = len(context.y) + (0 if earlier is None else len(earlier.y))
+        first_input = context.inputs(torch.arange(1, device=context.y.device))
+        # On the CPU: a run may hold several times its training rows.
+        new_copies = torch.empty(n_copies, *first_input.shape[1:])
+        distance_sum = torch.zeros((), dtype=torch.float64)
+        size = context.info.batch
+        for start in range(0, n_copies, size):
+            x, y = _originals(context, earlier, start, start + size, first_input)
+            copies = self._ascended(cast(Model, context.modules["model"]), x, y, size)
+            distances = (copies - x).abs().mean(tuple(range(1, x.ndim)))
+            distance_sum += distances.double().sum().cpu()
+            new_copies[start : start + size] = copies.float().cpu()
+        return new_copies, distance_sum / n_copies
 
     def _ascended(self, model: Model, x: Tensor, y: Tensor, batch: int) -> Tensor:
         """Copies of inputs x [n, ...] with labels y, moved up the objective; each row by itself, in
@@ -141,39 +143,38 @@ class Adversarial(Method):
         A row whose copy is not all numbers stays as it is.
         """
         with torch.no_grad():
-            features_held = model.features(x)
+            original_features = model.features(x)
         copies = x.detach()
         for _ in range(self.ascent_steps):
             with torch.enable_grad():
                 copies = copies.requires_grad_(True)
-                features = model.features(copies)
-                logits = model.head(features)
-                gains = row_losses(logits, y) - self.gamma * (
-                    features - features_held
-                ).square().mean(1)
-                if self._entropy_weight():
-                    log_probabilities = logits.log_softmax(1)
-                    gains = gains - self._entropy_weight() * (
-                        log_probabilities.exp() * log_probabilities
-                    ).sum(1)
+                gains = self._gains(model, copies, y, original_features)
                 (slope,) = torch.autograd.grad(gains.sum(), copies)
             copies = (copies + (self.rate / batch) * slope).detach()
         # A rate that is far too high drives values beyond numbers, and one of them would end the
         # training.
-        copies = torch.where(
-            copies.isfinite().flatten(1).all(1).view(-1, *[1] * (x.ndim - 1)), copies, x
-        )
+        is_finite = copies.isfinite().flatten(1).all(1)
+        copies = torch.where(is_finite.view(-1, *[1] * (x.ndim - 1)), copies, x)
         return copies.clamp(-1.0, 1.0) if x.ndim == 4 else copies
+
+    def _gains(self, model: Model, copies: Tensor, y: Tensor, original_features: Tensor) -> Tensor:
+        """The objective that each copy climbs, [n]: its loss, less gamma times how far its features
+        are from `original_features` [n, d], plus the entropy of its answer by its weight."""
+        features = model.features(copies)
+        logits = model.head(features)
+        distances = (features - original_features).square().mean(1)
+        gains = row_losses(logits, y) - self.gamma * distances
+        if self._entropy_weight():
+            log_probabilities = logits.log_softmax(1)
+            negative_entropies = (log_probabilities.exp() * log_probabilities).sum(1)
+            gains = gains - self._entropy_weight() * negative_entropies
+        return gains
 
     def _show(self, index: int, context: RunContext, copies: Tensor) -> None:
         """Keep the copies of a few rows, and at first the rows themselves; classes in turn."""
-        y = context.y
-        rank = (
-            (y[:, None] == y).tril(-1).sum(1)
-            if len(y) <= 1000
-            else (y[:1000, None] == y[:1000]).tril(-1).sum(1)
-        )
-        rows = (rank * context.info.n_classes + y[: len(rank)]).argsort()[:SHOWN]
+        y = context.y[:RANKED]
+        rank_in_class = (y[:, None] == y).tril(-1).sum(1)
+        rows = (rank_in_class * context.info.n_classes + y).argsort()[:SHOWN]
         shown = context.state["shown"].clone()
         if index == 1:
             shown[: len(rows), 0] = levels(context.inputs(rows))
@@ -203,15 +204,35 @@ class Adversarial(Method):
             f" {LARGER} times, grey for nothing. The last copies are {moved:.1f} grey levels of 255"
             " away at the mean."
         )
-        added = 128 + LARGER * (images[:, -1:].astype(np.int32) - images[:, :1])
-        images = np.concatenate([images, added.clip(0, 255).astype(np.uint8)], 1)
+        change = images[:, -1:].astype(np.int32) - images[:, :1]
+        enlarged = (128 + LARGER * change).clip(0, 255).astype(np.uint8)
         columns = [
             "picture",
             *(f"copy {phase + 1}" for phase in range(self.phases)),
             f"change x {LARGER}",
         ]
-        return {"adversarial copies": Picture.sheet(images, caption, columns=columns)}
+        sheet = np.concatenate([images, enlarged], 1)
+        return {"adversarial copies": Picture.sheet(sheet, caption, columns=columns)}
 
 
-def _both(before: Tensor, after: Tensor) -> Tensor:
-    return torch.cat([before.to(after), after])
+def _originals(
+    context: RunContext, earlier: Examples | None, start: int, stop: int, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Inputs and labels at positions `start` to `stop` of the training rows followed by the
+    `earlier` copies, on the device and in the dtype of the inputs `like`."""
+    n_rows = len(context.y)
+    inputs, labels = [], []
+    if start < n_rows:
+        rows = torch.arange(start, min(stop, n_rows), device=context.y.device)
+        inputs.append(context.inputs(rows))
+        labels.append(context.y[start:stop])
+    if earlier is not None and stop > n_rows:
+        positions = slice(max(start - n_rows, 0), stop - n_rows)
+        inputs.append(earlier.x[positions].to(like))
+        labels.append(earlier.y[positions].to(context.y))
+    return torch.cat(inputs), torch.cat(labels)
+
+
+def _joined(earlier: Tensor, later: Tensor) -> Tensor:
+    """Two tensors one after the other, on the device and in the dtype of the second."""
+    return torch.cat([earlier.to(later), later])

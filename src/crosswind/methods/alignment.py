@@ -31,26 +31,31 @@ __all__ = ["Alignment", "AlignedPairs"]
 
 
 class AlignedPairs(NamedTuple):
-    """The pairs of a batch: `clean` and `other` embeddings [n, d]; which count, bool [n];
-    `environment` int64 [n] of the others, of so many `environments`.
+    """The n pairs of a batch.
+
+    `clean` float [n, d]: embeddings of the members in the clean environment; `partner` float [n,
+    d]: of the others; `counts` bool [n]: whether a pair is aligned; `environment` int64 [n]: that of
+    the partners, below `n_environments`. Of a pair that does not count the members may stand either
+    way round.
     """
 
     clean: Tensor
-    other: Tensor
+    partner: Tensor
     counts: Tensor
     environment: Tensor
-    environments: int
+    n_environments: int
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean of `values` [n] over the pairs that count; 0 where none does."""
         # By weights and not by an index: how many count is known to the device alone.
-        return torch.where(self.counts, values, 0.0).sum() / self.counts.sum().clamp(min=1)
+        total = torch.where(self.counts, values, 0.0).sum()
+        return total / self.counts.sum().clamp(min=1)
 
 
 @dataclass(frozen=True)
 class Alignment(Method):
-    """The mean cross-entropy of both members of every pair plus weight x how far their embeddings
-    are apart, by a subclass.
+    """The mean cross-entropy of both members of every pair plus weight x the distance of their
+    embeddings, which a subclass defines.
 
     `pairs` is "view", "instance" or "class". "view" pairs an image with the same under another
     value of the derived attribute that makes environments. "instance" pairs the same with a random
@@ -90,17 +95,15 @@ class Alignment(Method):
     flip: float = knob(0.0, domain="[0, 1]", source="ours", doc="probability of a mirrored image")
 
     @abstractmethod
-    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
-        """How far the pairs that count are apart, and parts of it to be logged."""
+    def _distance(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
+        """The distance of the pairs that count, a scalar, and its terms, which are logged."""
 
     def partners(self, info: Info) -> Partners:
         """By the settings; nothing is cropped where nothing would change."""
-        crop = (
-            None
-            if self.crop == 1.0 and self.flip == 0.0
-            else FlipCrop(scale=self.crop, flip=self.flip)
-        )
-        return Partners(self.pairs, self._codes(info)[0], crop)
+        clean, _ = self._codes(info)
+        changes_nothing = self.crop == 1.0 and self.flip == 0.0
+        crop = None if changes_nothing else FlipCrop(scale=self.crop, flip=self.flip)
+        return Partners(self.pairs, clean, crop)
 
     def state(self, info: Info) -> State:
         """Which environment is the clean one and which are aligned to it: `clean` and `aligned`,
@@ -112,33 +115,49 @@ class Alignment(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
         assert batch.pair is not None and batch.environment is not None
-        model, (first, second) = (
-            cast("Model", modules["model"]),
-            (batch.environment, batch.pair.environment),
+        model = cast("Model", modules["model"])
+        # One pass, so that both members share the batch's statistics.
+        features = model.features(torch.cat([batch.x, batch.pair.x]))
+        labels = torch.cat([batch.y, batch.y])
+        classification = row_losses(model.head(features), labels).mean()
+        row_features, partner_features = features.chunk(2)
+        pairs = _ordered(
+            row_features, partner_features, batch.environment, batch.pair.environment, state
         )
-        features = model.features(
-            torch.cat([batch.x, batch.pair.x])
-        )  # one pass, so that both share the batch's statistics
-        classed = row_losses(model.head(features), torch.cat([batch.y, batch.y])).mean()
-        first_half, two = features.chunk(2)
-        is_clean = state["clean"][first]
-        counts = torch.where(
-            is_clean, state["aligned"][second], state["clean"][second] & state["aligned"][first]
-        )
-        clean, partner = (
-            torch.where(is_clean[:, None], *members)
-            for members in ((first_half, two), (two, first_half))
-        )
-        pairs = AlignedPairs(
-            clean, partner, counts, torch.where(is_clean, second, first), len(state["clean"])
-        )
-        apart, own_terms = self._apart(modules, pairs)
-        terms = {"classification": classed, "alignment": apart, **own_terms}
-        return Loss(
-            classed + self.weight * apart, {name: term.detach() for name, term in terms.items()}
-        )
+        distance, distance_terms = self._distance(modules, pairs)
+        terms = {"classification": classification, "alignment": distance, **distance_terms}
+        total = classification + self.weight * distance
+        return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     def _codes(self, info: Info) -> tuple[int, list[int]]:
+        """The code of the clean environment, and those of the environments aligned to it."""
         return aligned_codes(
             info.environment_names, info.environment_counts, self.clean, self.aligned
         )
+
+
+def _ordered(
+    row_features: Tensor,
+    partner_features: Tensor,
+    row_environment: Tensor,
+    partner_environment: Tensor,
+    state: State,
+) -> AlignedPairs:
+    """Rows and their partners, the clean member of every pair first.
+
+    Features float [n, d], environments int64 [n]; `state`: see `Alignment.state`.
+    """
+    is_clean, is_aligned = state["clean"], state["aligned"]
+    row_is_clean = is_clean[row_environment]
+    counts = torch.where(
+        row_is_clean,
+        is_aligned[partner_environment],
+        is_clean[partner_environment] & is_aligned[row_environment],
+    )
+    return AlignedPairs(
+        clean=torch.where(row_is_clean[:, None], row_features, partner_features),
+        partner=torch.where(row_is_clean[:, None], partner_features, row_features),
+        counts=counts,
+        environment=torch.where(row_is_clean, partner_environment, row_environment),
+        n_environments=len(is_clean),
+    )

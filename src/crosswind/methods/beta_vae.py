@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crosswind.core.exhibits import Exhibit, Picture
@@ -33,13 +34,13 @@ __all__ = ["BetaVAE", "Decoder", "divergence"]
 ENCODER = "encoder"
 SMALLEST = 4  # side of the maps that a code is read from
 WIDEST = 8  # largest number of channels, in `channels`
-LAYERS, HIDDEN = 4, 256  # of the classifier, the MLP of Wiles et al. 2022
-SLOPE = 0.2
-ACTIVE = 0.01  # nats that a latent's divergence has at the mean where it says anything
+LAYERS, HIDDEN = 4, 256  # hidden layers of the classifier and their width: Wiles et al. 2022's MLP
+SLOPE = 0.2  # of the leaky rectifiers
+ACTIVE = 0.01  # mean divergence, in nats, above which a latent says something
 LOOKED = 512  # training rows by which the codes are judged
 SHOWN = 6  # pictures that are reconstructed, and latents that are traversed
 REACH = 3.0  # standard deviations of the prior that a traversal goes to each side
-VALUES = 7  # of a traversal
+VALUES = 7  # values of a latent in a traversal
 
 
 @final
@@ -109,16 +110,12 @@ class BetaVAE(Method):
         widths = _widths(shape, self.channels)
         encoder = _encoder(shape[0], widths)
         with torch.no_grad():
-            deepest = encoder(torch.zeros(1, *shape))
-        sizes = [self.latents, *[HIDDEN] * LAYERS]
-        layers: list[nn.Module] = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-        head = nn.Sequential(*layers, nn.Linear(HIDDEN, info.n_classes))
+            deepest_maps = encoder(torch.zeros(1, *shape))[0]
+        head = _classifier(self.latents, info.n_classes)
         children = {
             "encoder": encoder,
             "flat": nn.Flatten(),
-            "mean": nn.Linear(deepest[0].numel(), self.latents),
+            "mean": nn.Linear(deepest_maps.numel(), self.latents),
             "classifier": head,
         }
         model = Model(
@@ -128,20 +125,19 @@ class BetaVAE(Method):
             head="classifier",
             width=self.latents,
         )
-        return {
-            "model": model,
-            "decoder": Decoder(self.latents, shape, tuple(deepest.shape[1:]), widths),
-        }
+        decoder = Decoder(self.latents, shape, tuple(deepest_maps.shape), widths)
+        return {"model": model, "decoder": decoder}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The study's, over the autoencoder first, then over the classifier of codes."""
         model = cast(Model, modules["model"])
         head = list(model.head.parameters())
+        if stage != ENCODER:
+            return {"main": OptimiserSpec(head)}
         head_ids = {id(parameter) for parameter in head}
-        autoencoder_parameters = [
-            parameter for parameter in model.parameters() if id(parameter) not in head_ids
-        ] + list(modules["decoder"].parameters())
-        return {"main": OptimiserSpec(autoencoder_parameters if stage == ENCODER else head)}
+        encoder = [parameter for parameter in model.parameters() if id(parameter) not in head_ids]
+        decoder = list(modules["decoder"].parameters())
+        return {"main": OptimiserSpec(encoder + decoder)}
 
     def state(self, info: Info) -> State:
         """`divergence` [latents]: that of each latent at the mean of training rows, in nats, -1
@@ -152,20 +148,19 @@ class BetaVAE(Method):
         from -3 to 3.
         """
         shape = info.input_shape
-        out = {"divergence": torch.full((self.latents,), -1.0)}
-        out["rebuilt"] = torch.zeros(SHOWN, 2, *shape, dtype=torch.uint8)
+        n_traversed = min(SHOWN, self.latents)
         return {
-            **out,
-            "traversed": torch.zeros(min(SHOWN, self.latents), VALUES, *shape, dtype=torch.uint8),
+            "divergence": torch.full((self.latents,), -1.0),
+            "rebuilt": torch.zeros(SHOWN, 2, *shape, dtype=torch.uint8),
+            "traversed": torch.zeros(n_traversed, VALUES, *shape, dtype=torch.uint8),
         }
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The autoencoder's training, in which no classifier can be validated, and the
         classifier's."""
         if index == 0:
-            return Stage(
-                ENCODER, steps=round(self.share * context.info.steps), stop=False, validate=False
-            )
+            steps = round(self.share * context.info.steps)
+            return Stage(ENCODER, steps=steps, stop=False, validate=False)
         if index == 1:
             self._look(context)
             return Stage()
@@ -178,18 +173,19 @@ class BetaVAE(Method):
             with torch.no_grad():
                 codes = model.features(batch.x)
             return Loss(row_losses(model.head(codes), batch.y).mean())
-        x = batch.x[
-            batch.ids.argsort(stable=True)
-        ]  # so that what is drawn for places is the same of a batch in another order
-        mean, spread = _coded(modules, x)
-        reconstruction = modules["decoder"](mean + (spread / 2.0).exp() * torch.randn_like(mean))
+        # In the order of ids, so that a row has the same draw wherever it stands in the batch.
+        x = batch.x[batch.ids.argsort(stable=True)]
+        mean, log_variance = _coded(modules, x)
+        code = mean + (log_variance / 2.0).exp() * torch.randn_like(mean)
+        reconstruction = modules["decoder"](code)
         with without_autocast(reconstruction):
-            apart = (wide(reconstruction) - wide(x)).square().flatten(1).sum(1).mean()
-            divergence_sum = divergence(wide(mean), wide(spread)).sum(1).mean()
-        return Loss(
-            apart + self.beta * divergence_sum,
-            {"reconstruction": apart.detach(), "divergence": divergence_sum.detach()},
-        )
+            squared_errors = (wide(reconstruction) - wide(x)).square().flatten(1).sum(1)
+            divergences = divergence(wide(mean), wide(log_variance)).sum(1)
+            mean_error = squared_errors.mean()
+            mean_divergence = divergences.mean()
+        total = mean_error + self.beta * mean_divergence
+        terms = {"reconstruction": mean_error.detach(), "divergence": mean_divergence.detach()}
+        return Loss(total, terms)
 
     def doubts(self, state: State) -> list[str]:
         """Codes that say nothing."""
@@ -208,105 +204,125 @@ class BetaVAE(Method):
         divergences = state["divergence"]
         if bool((divergences < 0).all()) or not bool(torch.isfinite(divergences).all()):
             return {}
-        active = int((divergences > ACTIVE).sum())
-        images = {
-            name: state[name].cpu().permute(0, 1, 3, 4, 2).numpy()
-            for name in ("rebuilt", "traversed")
-        }
-        nats_in_words = [
-            f"{float(nats):.1f} nats"
-            for nats in divergences.sort(descending=True).values[: len(images["traversed"])]
-        ]
-        rebuilt = (
-            f"Training pictures, and what the decoder makes of their mean codes. {active} of"
-            f" {len(divergences)} latents say anything."
-        )
-        traversed = (
-            "A row is one of the latents that say most, with the nats that it says of a picture at"
-            " the mean: along it, in standard deviations of its prior, what the decoder makes of"
-            " the first picture's code; last what changes, grey for nothing."
-        )
-        line = images["traversed"]
-        change = (128 + line[:, -1:].astype(np.int32) - line[:, :1]).clip(0, 255).astype(np.uint8)
-        columns = [*(f"{value:+.0f}" for value in np.linspace(-REACH, REACH, VALUES)), "diff."]
         return {
-            "reconstructions": Picture.sheet(
-                images["rebuilt"], rebuilt, columns=["picture", "rebuilt"]
-            ),
-            "traversals": Picture.sheet(
-                np.concatenate([line, change], 1), traversed, columns=columns, rows=nats_in_words
-            ),
+            "reconstructions": _reconstruction_sheet(state),
+            "traversals": _traversal_sheet(state),
         }
 
     def _look(self, context: RunContext) -> None:
-        """Pictures that the trained autoencoder makes of training rows."""
-        modules, n = context.modules, len(context.y)
-        rows = torch.linspace(0, n - 1, min(n, LOOKED)).long().to(context.y.device)
+        """Put into the state the pictures that the trained autoencoder makes of training rows, which
+        are spread evenly over all."""
+        n_rows = len(context.y)
+        positions = torch.linspace(0, n_rows - 1, min(n_rows, LOOKED)).long()
         with torch.no_grad():
-            x = context.inputs(rows)
-            mean, spread = _coded(modules, x)
-            each = divergence(wide(mean), wide(spread)).mean(0)
-            context.state["divergence"] = each.float()
-            reconstructions = modules["decoder"](mean[:SHOWN])
+            x = context.inputs(positions.to(context.y.device))
+            mean, log_variance = _coded(context.modules, x)
+            divergences = divergence(wide(mean), wide(log_variance)).mean(0)
+            context.state["divergence"] = divergences.float()
+            decoder = context.modules["decoder"]
+            pictures = x[:SHOWN]
             rebuilt = context.state["rebuilt"].clone()
-            for position, pictures in enumerate((x[:SHOWN], reconstructions)):
-                rebuilt[: len(pictures), position] = levels(pictures)
+            rebuilt[: len(pictures), 0] = levels(pictures)
+            rebuilt[: len(pictures), 1] = levels(decoder(mean[:SHOWN]))
             context.state["rebuilt"] = rebuilt
             traversed = context.state["traversed"].clone()
-            for line, latent in enumerate(
-                each.nan_to_num(0.0).argsort(descending=True)[: len(traversed)].tolist()
-            ):
+            most_active = divergences.nan_to_num(0.0).argsort(descending=True)[: len(traversed)]
+            for line, latent in enumerate(most_active.tolist()):
                 codes = mean[:1].repeat(VALUES, 1)
                 codes[:, latent] = torch.linspace(-REACH, REACH, VALUES).to(codes)
-                traversed[line] = levels(modules["decoder"](codes))
+                traversed[line] = levels(decoder(codes))
             context.state["traversed"] = traversed
 
 
 class Decoder(nn.Module):
-    """Codes [n, latents] -> pictures like inputs, values in (-1, 1); and the layer that tells the
-    spread of codes."""
+    """Codes [n, latents] -> pictures like inputs, values in (-1, 1); and `spread`, the layer from
+    the encoder's flattened maps to the log variances of codes.
+
+    `shape` [c, h, w]: of inputs; `deepest` [c, h, w]: of the encoder's output; `widths`: channels
+    after each of the encoder's layers.
+    """
 
     def __init__(
         self, latents: int, shape: tuple[int, ...], deepest: tuple[int, ...], widths: list[int]
     ) -> None:
         super().__init__()
         size = deepest[0] * deepest[1] * deepest[2]
-        self.spread, self.begin, self.deepest, self.sides = (
-            nn.Linear(size, latents),
-            nn.Linear(latents, size),
-            deepest,
-            shape[1:],
-        )
+        self.spread = nn.Linear(size, latents)
+        self.begin = nn.Linear(latents, size)
+        self.deepest = deepest
+        self.sides = shape[1:]
         layers: list[nn.Module] = []
-        for before, after in zip(widths[::-1], widths[-2::-1], strict=False):
+        for width_in, width_out in zip(widths[::-1], widths[-2::-1], strict=False):
             layers += [
-                nn.ConvTranspose2d(before, after, 4, 2, 1),
+                nn.ConvTranspose2d(width_in, width_out, 4, 2, 1),
                 nn.LeakyReLU(SLOPE, inplace=True),
             ]
-        self.net = nn.Sequential(*layers, nn.ConvTranspose2d(widths[0], shape[0], 4, 2, 1))
+        layers.append(nn.ConvTranspose2d(widths[0], shape[0], 4, 2, 1))
+        self.net = nn.Sequential(*layers)
 
     def forward(self, codes: Tensor) -> Tensor:
         """See the class."""
-        pictures = self.net(
-            nn.functional.leaky_relu_(self.begin(codes), SLOPE).view(-1, *self.deepest)
-        )
-        if (
-            pictures.shape[2:] != self.sides
-        ):  # a side that two does not divide loses a pixel on the way down
+        maps = nn.functional.leaky_relu_(self.begin(codes), SLOPE).view(-1, *self.deepest)
+        pictures = self.net(maps)
+        # A side that two does not divide loses a pixel on the way down.
+        if pictures.shape[2:] != self.sides:
             pictures = nn.functional.interpolate(pictures, self.sides)
         return torch.tanh(pictures)
 
 
-def divergence(mean: Tensor, spread: Tensor) -> Tensor:
-    """KL(N(mean, exp(spread)) || N(0, 1)) in nats, like its arguments."""
-    return 0.5 * (mean.square() + spread.exp() - 1.0 - spread)
+def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL(N(mean, exp(log_variance)) || N(0, 1)) in nats, like its arguments."""
+    return 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance)
+
+
+def _reconstruction_sheet(state: State) -> Picture:
+    """Training pictures beside what the decoder makes of their mean codes."""
+    divergences = state["divergence"]
+    n_active = int((divergences > ACTIVE).sum())
+    caption = (
+        f"Training pictures, and what the decoder makes of their mean codes. {n_active} of"
+        f" {len(divergences)} latents say anything."
+    )
+    return Picture.sheet(_images(state["rebuilt"]), caption, columns=["picture", "rebuilt"])
+
+
+def _traversal_sheet(state: State) -> Picture:
+    """The first picture decoded along each of the latents that say most."""
+    images = _images(state["traversed"])
+    largest_nats = state["divergence"].sort(descending=True).values[: len(images)]
+    change = 128 + images[:, -1:].astype(np.int32) - images[:, :1]
+    images = np.concatenate([images, change.clip(0, 255).astype(np.uint8)], 1)
+    caption = (
+        "A row is one of the latents that say most, with the nats that it says of a picture at"
+        " the mean: along it, in standard deviations of its prior, what the decoder makes of"
+        " the first picture's code; last what changes, grey for nothing."
+    )
+    columns = [*(f"{value:+.0f}" for value in np.linspace(-REACH, REACH, VALUES)), "diff."]
+    rows = [f"{float(nats):.1f} nats" for nats in largest_nats]
+    return Picture.sheet(images, caption, columns=columns, rows=rows)
+
+
+def _images(pictures: Tensor) -> NDArray[np.uint8]:
+    """Pictures uint8 [rows, columns, c, h, w] as [rows, columns, h, w, c]."""
+    images: NDArray[np.uint8] = pictures.cpu().permute(0, 1, 3, 4, 2).numpy()
+    return images
 
 
 def _coded(modules: Modules, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and log variance of codes [n, latents]."""
-    model, decoder = cast(Model, modules["model"]), cast(Decoder, modules["decoder"])
-    deepest = model.until(x, "encoder")
-    return model.after(deepest, "encoder"), decoder.spread(deepest.flatten(1))
+    """Mean and log variance of the codes of inputs [n, c, h, w]: [n, latents] each."""
+    model = cast(Model, modules["model"])
+    decoder = cast(Decoder, modules["decoder"])
+    maps = model.until(x, "encoder")
+    return model.after(maps, "encoder"), decoder.spread(maps.flatten(1))
+
+
+def _classifier(latents: int, n_classes: int) -> nn.Sequential:
+    """The perceptron from codes [n, latents] to logits [n, n_classes]."""
+    layers: list[nn.Module] = []
+    for width_in in (latents, *[HIDDEN] * (LAYERS - 1)):
+        layers += [nn.Linear(width_in, HIDDEN), nn.ReLU()]
+    layers.append(nn.Linear(HIDDEN, n_classes))
+    return nn.Sequential(*layers)
 
 
 def _widths(shape: tuple[int, ...], channels: int) -> list[int]:
@@ -317,7 +333,9 @@ def _widths(shape: tuple[int, ...], channels: int) -> list[int]:
 
 
 def _encoder(channels: int, widths: list[int]) -> nn.Sequential:
-    layers: list[Any] = []
-    for before, after in zip([channels, *widths], widths, strict=False):
-        layers += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
+    """Convolutions of stride 2: inputs [n, channels, h, w] -> maps with the last of `widths` as
+    channels."""
+    layers: list[nn.Module] = []
+    for width_in, width_out in zip([channels, *widths], widths, strict=False):
+        layers += [nn.Conv2d(width_in, width_out, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
     return nn.Sequential(*layers)

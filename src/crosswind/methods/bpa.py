@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -138,14 +139,15 @@ class BPA(Method):
         `level` is a cluster's mean loss. `found` bool []: whether the first network's features were
         numbers.
         """
-        n = info.n_rows
+        n_rows = info.n_rows
+        n_clusters = info.n_classes * self.k
         return {
-            "cluster": torch.zeros(n, dtype=torch.int64),
-            "group": torch.zeros(n, dtype=torch.int64),
-            "weight": torch.ones(n),
-            "loss": torch.full((n,), UNSEEN),
-            "rows": torch.ones(info.n_classes * self.k),
-            "level": torch.zeros(info.n_classes * self.k),
+            "cluster": torch.zeros(n_rows, dtype=torch.int64),
+            "group": torch.zeros(n_rows, dtype=torch.int64),
+            "weight": torch.ones(n_rows),
+            "loss": torch.full((n_rows,), UNSEEN),
+            "rows": torch.ones(n_clusters),
+            "level": torch.zeros(n_clusters),
             "found": torch.ones((), dtype=torch.bool),
         }
 
@@ -154,58 +156,55 @@ class BPA(Method):
         if index:
             return None
         features = context.features(base=True).float()
-        finite = bool(torch.isfinite(features).all())
-        if finite:
-            cluster_of = clusters(
-                features.numpy(),
-                context.y.cpu().numpy(),
-                self.k,
-                seed_of(context.seed, "pseudo-attributes"),
-            )
-            context.state["cluster"] = torch.from_numpy(cluster_of).to(context.y.device)
-            counts = torch.bincount(
-                torch.from_numpy(cluster_of), minlength=context.info.n_classes * self.k
-            )
-            context.state["rows"] = counts.to(context.y.device, torch.float32)
+        are_numbers = bool(torch.isfinite(features).all())
+        device = context.y.device
+        if are_numbers:
+            seed = seed_of(context.seed, "pseudo-attributes")
+            labels = context.y.cpu().numpy()
+            cluster = torch.from_numpy(clusters(features.numpy(), labels, self.k, seed))
+            counts = torch.bincount(cluster, minlength=context.info.n_classes * self.k)
+            context.state["cluster"] = cluster.to(device)
+            context.state["rows"] = counts.to(device, torch.float32)
         context.state["group"] = context.group.clone()
-        context.state["found"] = torch.tensor(finite, device=context.y.device)
+        context.state["found"] = torch.tensor(are_numbers, device=device)
         return Stage()
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
-        each = row_losses(modules["model"](batch.x), batch.y)
-        cluster, n_clusters = state["cluster"], len(state["level"])
-        cluster_of_row = cluster[batch.ids]
-        levels = state["level"]
-        raw = len(cluster) / state["rows"][cluster_of_row]
-        all_drawn = (state["loss"] != UNSEEN).all() & (levels.sum() > 0)
-        raw = torch.where(
-            all_drawn, raw * levels[cluster_of_row] / levels.sum().clamp(min=1e-30), raw
-        )
-        before = state["weight"][batch.ids]
-        raw = raw / raw.mean().clamp(min=1e-30)
-        new = self._weighed(before, raw)
-        new = new / new.mean()
+        losses = row_losses(modules["model"](batch.x), batch.y)
+        raw = self._raw_weights(batch.ids, state)
+        running = self._running(state["weight"][batch.ids], raw)
+        running = running / running.mean()
         with torch.no_grad():
-            same = (batch.ids[:, None] == batch.ids).float()
-            losses = state["loss"].index_copy(
-                0, batch.ids, (same @ each.detach().float()) / same.sum(1)
-            )
+            last_losses = _noted(state["loss"], batch.ids, losses)
+            cluster_losses = state["level"]
             if (batch.step + 1) % self.refresh == 0:
-                levels = _means(losses, cluster, n_clusters)
-        weights = state["weight"].index_copy(0, batch.ids, new)
-        return Loss(
-            (new.to(each.dtype) * each).mean(),
-            {"largest_weight": new.max()},
-            {"weight": weights, "loss": losses, "level": levels},
-        )
+                cluster_losses = _means(last_losses, state["cluster"], len(cluster_losses))
+        new_state = {
+            "weight": state["weight"].index_copy(0, batch.ids, running),
+            "loss": last_losses,
+            "level": cluster_losses,
+        }
+        total = (running.to(losses.dtype) * losses).mean()
+        return Loss(total, {"largest_weight": running.max()}, new_state)
 
-    def _weighed(self, before: Tensor, raw: Tensor) -> Tensor:
-        """The weights of rows by those that they had and the raw ones of their clusters, [n]
-        each."""
+    def _raw_weights(self, ids: Tensor, state: State) -> Tensor:
+        """r_i of the class by its mean over the batch, [n], of the rows `ids` int64 [n]."""
+        cluster = state["cluster"][ids]
+        cluster_losses = state["level"]
+        raw = len(state["cluster"]) / state["rows"][cluster]
+        losses_are_known = (state["loss"] != UNSEEN).all() & (cluster_losses.sum() > 0)
+        by_loss = raw * cluster_losses[cluster] / cluster_losses.sum().clamp(min=1e-30)
+        raw = torch.where(losses_are_known, by_loss, raw)
+        return raw / raw.mean().clamp(min=1e-30)
+
+    def _running(self, before: Tensor, raw: Tensor) -> Tensor:
+        """The running weights w_i of rows, [n], by those before the step and the raw ones, [n]
+        each; not yet divided by their mean."""
         if self.average == "mean":
             return torch.lerp(before, raw, self.momentum)
-        return (before if self.average == "exponential" else raw) * torch.exp(self.momentum * raw)
+        base = before if self.average == "exponential" else raw
+        return base * torch.exp(self.momentum * raw)
 
     def doubts(self, state: State) -> list[str]:
         """Weights that follow nothing, or the clusters' sizes alone."""
@@ -216,61 +215,65 @@ class BPA(Method):
                 "the first network diverged, so its features are no clusters and all rows weigh the"
                 " same; lower the learning rate"
             ]
-        if bool((state["loss"] == UNSEEN).any()) or not bool(state["level"].any()):
-            short = (
-                "the run ended before every row was drawn and the clusters' losses were looked at"
-            )
-            return [f"{short}, so weights follow the clusters' sizes alone; take more steps"]
+        some_undrawn = bool((state["loss"] == UNSEEN).any())
+        if some_undrawn or not bool(state["level"].any()):
+            return [
+                "the run ended before every row was drawn and the clusters' losses were looked at,"
+                " so weights follow the clusters' sizes alone; take more steps"
+            ]
         return []
 
     def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
         """The weights beside the true groups, which training did not read; and the clusters."""
-        group, weight, cluster = (
-            state["group"].cpu(),
-            state["weight"].cpu().double(),
-            state["cluster"].cpu(),
+        by_group = membership(state["group"].cpu(), info.n_groups).double()
+        weight = state["weight"].cpu().double()
+        bars = Bars(
+            _mean_weights(by_group, weight, info.group_names),
+            "mean weight",
+            "Weight of the rows at the end of training, 1 on average over batches. No group was"
+            " read in training. In brackets: training rows.",
         )
-        by_group = membership(group, info.n_groups).double()
-        counts = by_group.sum(0)
-        mean = (weight @ by_group) / counts.clamp(min=1.0)
-        names = info.group_names
-        groups_with_rows = [code for code in range(info.n_groups) if counts[code] > 0]
-        groups_with_rows.sort(key=lambda code: -float(mean[code]))
-        bars = {
-            f"{names[code]} ({int(counts[code])})": float(mean[code]) for code in groups_with_rows
-        }
-        table_rows: list[list[str | float | int | None]] = []
-        for code in range(info.n_classes * self.k):
-            inside = cluster == code
-            if inside.any():
-                rows_of_group = by_group[inside].sum(0)
-                largest_group = int(rows_of_group.argmax())
-                table_rows.append(
-                    [
-                        (
-                            f"{info.class_names[code // self.k] if info.class_names else code // self.k}"
-                            f" {code % self.k + 1}"
-                        ),
-                        int(inside.sum()),
-                        round(float(weight[inside].mean()), 4),
-                        names[largest_group],
-                        round(float(rows_of_group[largest_group] / inside.sum()), 4),
-                    ]
-                )
-        return {
-            "weights by group": Bars(
-                bars,
-                "mean weight",
-                "Weight of the rows at the end of training, 1 on average over batches. No group was"
-                " read in training. In brackets: training rows.",
-            ),
-            "clusters": Grid(
-                ["cluster", "training rows", "mean weight", "largest group", "its share"],
-                table_rows,
-                "Clusters of the first network's features within each class, and the group that"
-                " most of their rows are of.",
-            ),
-        }
+        cluster = state["cluster"].cpu()
+        table_rows = [
+            self._cluster_row(code, cluster == code, by_group, weight, info)
+            for code in range(info.n_classes * self.k)
+            if bool((cluster == code).any())
+        ]
+        grid = Grid(
+            ["cluster", "training rows", "mean weight", "largest group", "its share"],
+            table_rows,
+            "Clusters of the first network's features within each class, and the group that"
+            " most of their rows are of.",
+        )
+        return {"weights by group": bars, "clusters": grid}
+
+    def _cluster_row(
+        self, code: int, inside: Tensor, by_group: Tensor, weight: Tensor, info: Info
+    ) -> list[str | float | int | None]:
+        """A row of the table of clusters: of the cluster `code`, whose rows are `inside` bool [n];
+        `by_group` float64 [n, g] has a 1 in the column of a row's group."""
+        class_code, number = divmod(code, self.k)
+        class_name = info.class_names[class_code] if info.class_names else class_code
+        n_inside = inside.sum()
+        rows_of_group = by_group[inside].sum(0)
+        largest_group = int(rows_of_group.argmax())
+        return [
+            f"{class_name} {number + 1}",
+            int(n_inside),
+            round(float(weight[inside].mean()), 4),
+            info.group_names[largest_group],
+            round(float(rows_of_group[largest_group] / n_inside), 4),
+        ]
+
+
+def _mean_weights(by_group: Tensor, weight: Tensor, names: Sequence[str]) -> dict[str, float]:
+    """The mean weight of every group that has rows, largest first, by its name and its number of
+    rows; `by_group` float64 [n, g], weight float64 [n]."""
+    counts = by_group.sum(0)
+    means = (weight @ by_group) / counts.clamp(min=1.0)
+    codes = [code for code in range(len(names)) if counts[code] > 0]
+    codes.sort(key=lambda code: -float(means[code]))
+    return {f"{names[code]} ({int(counts[code])})": float(means[code]) for code in codes}
 
 
 def clusters(
@@ -286,7 +289,7 @@ def clusters(
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    out = y.astype(np.int64) * k
+    cluster = y.astype(np.int64) * k
     length = np.linalg.norm(features, axis=1, keepdims=True)
     points = features / np.where(length > 0, length, 1)
     for code in np.unique(y).tolist():
@@ -295,17 +298,25 @@ def clusters(
         # clusters, which is said above.
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            k_means = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32).fit(
-                points[rows]
-            )
-        out[rows] += k_means.labels_
-    return out
+            k_means = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32)
+            k_means.fit(points[rows])
+        cluster[rows] += k_means.labels_
+    return cluster
+
+
+def _noted(last_losses: Tensor, ids: Tensor, losses: Tensor) -> Tensor:
+    """`last_losses` float32 [rows] with the losses [n] of the rows `ids` int64 [n] of a batch; a
+    row that stands in it several times has their mean."""
+    is_same_row = (ids[:, None] == ids).float()
+    means = (is_same_row @ losses.detach().float()) / is_same_row.sum(1)
+    return last_losses.index_copy(0, ids, means)
 
 
 def _means(losses: Tensor, cluster: Tensor, n_clusters: int) -> Tensor:
-    """The mean loss of the rows of every cluster that were drawn, [many]; 0 where none was."""
-    drawn = (losses != UNSEEN).to(losses.dtype)
+    """The mean loss of the rows of every cluster that were drawn, [n_clusters]; 0 where none
+    was."""
+    is_drawn = (losses != UNSEEN).to(losses.dtype)
     zeros = torch.zeros(n_clusters, dtype=losses.dtype, device=losses.device)
-    return zeros.index_add(0, cluster, losses * drawn) / zeros.index_add(0, cluster, drawn).clamp(
-        min=1.0
-    )
+    loss_sums = zeros.index_add(0, cluster, losses * is_drawn)
+    counts = zeros.index_add(0, cluster, is_drawn)
+    return loss_sums / counts.clamp(min=1.0)

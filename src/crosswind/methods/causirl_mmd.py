@@ -98,11 +98,10 @@ class CausIRLMMD(Method):
     def state(self, info: Info) -> State:
         """`environment_rows` int64 [e]: training rows of each environment, of the only one where
         none is declared."""
-        return {
-            "environment_rows": torch.tensor(
-                info.environment_counts or (info.n_rows,), dtype=torch.int64
-            )
-        }
+        environment_rows = torch.tensor(
+            info.environment_counts or (info.n_rows,), dtype=torch.int64
+        )
+        return {"environment_rows": environment_rows}
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; overridden because a loss that draws is not one of several runs at once."""
@@ -112,15 +111,13 @@ class CausIRLMMD(Method):
         """See the class."""
         model = cast("Model", modules["model"])
         features = model.features(batch.x)
-        classed = row_losses(model.head(features), batch.y).mean()
+        classification = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
-        apart = kernel_distance(
-            features, mixture, 2, self.widths, unbiased=self.estimate == "unbiased"
-        )
-        return Loss(
-            classed + self.weight * apart,
-            {"classification": classed.detach(), "alignment": apart.detach()},
-        )
+        unbiased = self.estimate == "unbiased"
+        distance = kernel_distance(features, mixture, 2, self.widths, unbiased=unbiased)
+        total = classification + self.weight * distance
+        terms = {"classification": classification.detach(), "alignment": distance.detach()}
+        return Loss(total, terms)
 
     def doubts(self, state: State) -> list[str]:
         """One environment makes the mixtures the same distribution."""

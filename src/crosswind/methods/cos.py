@@ -56,8 +56,8 @@ class Cos(Alignment):
     limit = Limit({"weight": 0.0}, equals="erm-of-pairs")
     version = 1
 
-    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
-        return pairs.mean(cosine_distances(pairs.clean, pairs.other)), {}
+    def _distance(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
+        return pairs.mean(cosine_distances(pairs.clean, pairs.partner)), {}
 
 
 def cosine_distances(first: Tensor, second: Tensor) -> Tensor:
@@ -65,11 +65,11 @@ def cosine_distances(first: Tensor, second: Tensor) -> Tensor:
     where a row is all zeros."""
     with without_autocast(first):
         first, second = wide(first), wide(second)
-        squares = first.square().sum(1), second.square().sum(1)
-        both_nonzero = (squares[0] > 0) & (squares[1] > 0)
-        # Where one has no length the slope of its inverse would be infinite, and a mask after it
+        first_square, second_square = first.square().sum(1), second.square().sum(1)
+        both_nonzero = (first_square > 0) & (second_square > 0)
+        # Where a row has no length the slope of its inverse would be infinite, and a mask after it
         # NaN.
-        inverse = [torch.where(both_nonzero, square, 1.0).rsqrt() for square in squares]
-        return (
-            1.0 - torch.where(both_nonzero, (first * second).sum(1), 0.0) * inverse[0] * inverse[1]
-        )
+        first_inverse = torch.where(both_nonzero, first_square, 1.0).rsqrt()
+        second_inverse = torch.where(both_nonzero, second_square, 1.0).rsqrt()
+        products = torch.where(both_nonzero, (first * second).sum(1), 0.0)
+        return 1.0 - products * first_inverse * second_inverse

@@ -36,8 +36,8 @@ __all__ = ["DANN"]
 class DANN(Method):
     """DANN: features from which a discriminator cannot tell the environment.
 
-    Objective: with L_y the mean cross-entropy of the labels and L_d that of the environments, told
-    from the features (the head's input) by a perceptron, a saddle point (their section 4.2):
+    Objective: with L_y the mean cross-entropy of the labels and L_d that of the environments, which
+    a perceptron predicts from the features (the head's input), a saddle point (their section 4.2):
         theta <- one step down L_y - weight r L_d       theta: the model's, features and head
         phi   <- one step down L_d                      phi: the discriminator's
     Both gradients are taken before either moves, so one step is that of a gradient reversal layer,
@@ -157,70 +157,70 @@ class DANN(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """The model's objective, L_y - weight r L_d."""
         features = cast("Model", modules["model"]).features(batch.x)
-        return self._objective(
-            modules, features, self._domain_losses(modules, features, batch).mean(), batch
-        )
+        domain_loss = self._domain_losses(modules, features, batch).mean()
+        return self._objective(modules, features, domain_loss, batch)
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the model, then those of the discriminator on the features that the model had
         before it."""
-        model, told_by = (
-            cast("Model", context.modules["model"]),
-            list(context.modules["discriminator"].parameters()),
-        )
+        model = cast("Model", context.modules["model"])
+        discriminator_weights = list(context.modules["discriminator"].parameters())
         step_features: list[Tensor] = []
-        first: list[Tensor] = []
+        first_losses: list[Tensor] = []
 
-        def objective() -> Loss:
+        def model_objective() -> Loss:
             features = model.features(batch.x)
-            features_in = (
-                features.detach().requires_grad_()
-            )  # one pass a step: a second would move the batch statistics twice
+            # One pass a step: a second would move the batch statistics twice.
+            features_in = features.detach().requires_grad_()
             domain_loss = self._domain_losses(context.modules, features_in, batch).mean()
             # One way there and back through the discriminator serves its own first step and the
             # model's.
-            slope, *slopes = torch.autograd.grad(domain_loss, [features_in, *told_by])
+            feature_slope, *weight_slopes = torch.autograd.grad(
+                domain_loss, [features_in, *discriminator_weights]
+            )
             domain_loss = domain_loss.detach()
             step_features.append(features_in.detach())
-            first.append(with_slopes(domain_loss, told_by, slopes))
-            return self._objective(
-                context.modules, features, with_slopes(domain_loss, [features], [slope]), batch
-            )
+            first_losses.append(with_slopes(domain_loss, discriminator_weights, weight_slopes))
+            loss_of_features = with_slopes(domain_loss, [features], [feature_slope])
+            return self._objective(context.modules, features, loss_of_features, batch)
 
-        main_loss = context.descend("main", objective)
+        def discriminator_objective() -> Loss:
+            return Loss(self._discriminator_loss(context.modules, step_features[0], batch))
+
+        main_loss = context.descend("main", model_objective)
         for number in range(self.discriminator_steps):
             if number == 0 and self.gradient_penalty == 0:
-                context.descend("discriminator", lambda: Loss(first[0]))
+                context.descend("discriminator", lambda: Loss(first_losses[0]))
             else:
-                context.descend(
-                    "discriminator",
-                    lambda: Loss(self._own(context.modules, step_features[0], batch)),
-                )
+                context.descend("discriminator", discriminator_objective)
         return main_loss
 
     def _objective(
         self, modules: Modules, features: Tensor, domain_loss: Tensor, batch: Batch
     ) -> Loss:
-        classed = row_losses(cast("Model", modules["model"]).head(features), batch.y).mean()
+        """L_y - weight r L_d, of features [n, d] and L_d, a scalar."""
+        logits = cast("Model", modules["model"]).head(features)
+        classification = row_losses(logits, batch.y).mean()
         weight = self.weight
         if self.schedule == "ramp":
             weight *= 2.0 / (1.0 + math.exp(-10.0 * batch.progress)) - 1.0
-        return Loss(
-            classed - weight * domain_loss,
-            {"classification": classed.detach(), "discriminator": domain_loss.detach()},
-        )
+        total = classification - weight * domain_loss
+        terms = {"classification": classification.detach(), "discriminator": domain_loss.detach()}
+        return Loss(total, terms)
 
     def _domain_losses(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
-        """The discriminator's loss of every row."""
+        """The discriminator's loss of every row, [n], of features [n, d]."""
         assert batch.environment is not None
         return row_losses(modules["discriminator"](features), batch.environment)
 
-    def _own(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
-        """The discriminator's objective; `features` [n, d] are without gradient."""
+    def _discriminator_loss(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
+        """L_d with its gradient penalty, which the discriminator descends; `features` [n, d] are
+        without gradient."""
         features = features.detach().requires_grad_(self.gradient_penalty > 0)
-        each = self._domain_losses(modules, features, batch)
-        total = each.mean()
+        domain_losses = self._domain_losses(modules, features, batch)
+        total = domain_losses.mean()
         if self.gradient_penalty > 0:
-            (slope,) = torch.autograd.grad(each.sum(), features, create_graph=True)
-            total = total + self.gradient_penalty * slope.float().square().sum(1).mean()
+            (slopes,) = torch.autograd.grad(domain_losses.sum(), features, create_graph=True)
+            squared_norms = slopes.float().square().sum(1)
+            total = total + self.gradient_penalty * squared_norms.mean()
         return total

@@ -77,29 +77,24 @@ class GroupDRO(Method):
         counts = torch.tensor(info.group_counts, dtype=torch.float64)
         has_rows = counts > 0
         log_q = torch.where(has_rows, -math.log(int(has_rows.sum())), -math.inf)
-        return {
-            "log_q": log_q,
-            "margin": torch.where(has_rows, self.adjustment / counts.clamp(min=1.0).sqrt(), 0.0),
-        }
+        margins = self.adjustment / counts.clamp(min=1.0).sqrt()
+        return {"log_q": log_q, "margin": torch.where(has_rows, margins, 0.0)}
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
-        each = row_losses(modules["model"](batch.x), batch.y)
+        losses = row_losses(modules["model"](batch.x), batch.y)
         log_q = state["log_q"]
-        means, counts = group_means(each, batch.group, len(log_q))
-        gain = self.eta * (means.detach() + state["margin"])
-        log_q = torch.log_softmax(torch.where(counts > 0, log_q + gain, log_q), dim=0)
+        group_losses, counts = group_means(losses, batch.group, len(log_q))
+        gain = self.eta * (group_losses.detach() + state["margin"])
+        raised_log_q = torch.where(counts > 0, log_q + gain, log_q)
+        log_q = torch.log_softmax(raised_log_q, dim=0)
         q = log_q.exp()
-        return Loss((q.to(means.dtype) * means).sum(), {"worst_weight": q.max()}, {"log_q": log_q})
+        total = (q.to(group_losses.dtype) * group_losses).sum()
+        return Loss(total, {"worst_weight": q.max()}, {"log_q": log_q})
 
     def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
         """q at the end of training, the largest first."""
         q = dict(zip(info.group_names, state["log_q"].exp().tolist(), strict=True))
         ordered = dict(sorted(q.items(), key=lambda pair: -pair[1]))
-        return {
-            "group weights": Bars(
-                ordered,
-                "weight q",
-                "Weight of each group at the end of training. They add up to 1.",
-            )
-        }
+        caption = "Weight of each group at the end of training. They add up to 1."
+        return {"group weights": Bars(ordered, "weight q", caption)}

@@ -120,9 +120,11 @@ class IRM(Method):
         assert batch.environment is not None
         n_environments = len(state["environment_rows"])
         logits = modules["model"](batch.x)
-        risks, counts = group_means(row_losses(logits, batch.y), batch.environment, n_environments)
+        losses = row_losses(logits, batch.y)
+        risks, counts = group_means(losses, batch.environment, n_environments)
         risk = risks.sum() / (counts > 0).sum()
-        penalty = self._penalty(_slopes(logits, batch.y), batch.environment, n_environments)
+        slopes = _slopes(logits, batch.y)
+        penalty = self._penalty(slopes, batch.environment, n_environments)
         weight = 1.0 if batch.step < self._switch(batch) else self.penalty_weight
         total = risk + weight * penalty
         if self.rescale and weight > 1.0:
@@ -135,22 +137,25 @@ class IRM(Method):
 
     def _penalty(self, slopes: Tensor, environment: Tensor, n_environments: int) -> Tensor:
         """The mean penalty of the environments that have one, a scalar; slopes [n], environment
-        int64 [n] in [0, many)."""
+        int64 [n], below `n_environments`."""
         if self.estimate == "squared":
             means, counts = group_means(slopes, environment, n_environments)
             return means.square().sum() / (counts > 0).sum()
-        earlier = torch.tril(environment[:, None] == environment[None, :], -1).sum(
-            1
-        )  # rows of the same environment before it
-        means, counts = group_means(slopes, 2 * environment + earlier % 2, 2 * n_environments)
+        # How many rows of a row's environment stand before it: even ones are of the first half.
+        is_same = environment[:, None] == environment[None, :]
+        n_earlier = torch.tril(is_same, -1).sum(1)
+        half = 2 * environment + n_earlier % 2
+        means, counts = group_means(slopes, half, 2 * n_environments)
         has_both_halves = (counts > 0).view(n_environments, 2).all(1)
         # The mean of an empty half is 0, so what has no second half adds nothing.
-        return means.view(n_environments, 2).prod(1).sum() / has_both_halves.sum().clamp(min=1)
+        penalties = means.view(n_environments, 2).prod(1)
+        return penalties.sum() / has_both_halves.sum().clamp(min=1)
 
 
 def _slopes(logits: Tensor, y: Tensor) -> Tensor:
     """The derivative of every row's cross-entropy by a scale on its logits, at scale 1: [n], at
     least float32."""
     wide = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-    wrong = wide.softmax(1) - membership(y, wide.shape[1]).to(wide.dtype)
-    return (wrong * wide).sum(1)
+    is_label = membership(y, wide.shape[1]).to(wide.dtype)
+    logit_slopes = wide.softmax(1) - is_label
+    return (logit_slopes * wide).sum(1)

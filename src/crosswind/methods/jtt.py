@@ -119,24 +119,24 @@ class JTT(Method):
         context.state["answered"] = torch.isfinite(logits).all().to(context.y.device)
         # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's
         # visits.
-        return Stage(
-            "main",
-            copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None,
-        )
+        repeats_rows = self.up > 1 and bool(wrong.any())
+        copies = torch.where(wrong, self.up, 1) if repeats_rows else None
+        return Stage("main", copies=copies)
 
     def doubts(self, state: State) -> list[str]:
         """An empty error set, or one of all rows, makes it ERM; that of a network that diverged
         says nothing."""
-        wrong, n = int(state["wrong"].sum()), len(state["wrong"])
+        n_rows = len(state["wrong"])
+        n_wrong = int(state["wrong"].sum())
         if not bool(state["answered"]):
             return [
                 "the first network diverged, so the rows that it got wrong are no error set; lower"
                 " the learning rate"
             ]
-        if 0 < wrong < n:
+        if 0 < n_wrong < n_rows:
             return []
-        change = "raise `fit_at` or `first`" if wrong else "lower `fit_at` or `first`"
-        return [
-            f"the first network got {'every' if wrong else 'no'} training row wrong, so this run is"
-            f" ERM; {change}"
-        ]
+        if n_wrong:
+            which, remedy = "every", "raise `fit_at` or `first`"
+        else:
+            which, remedy = "no", "lower `fit_at` or `first`"
+        return [f"the first network got {which} training row wrong, so this run is ERM; {remedy}"]

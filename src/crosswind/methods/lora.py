@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LoRA"]
 
 ADAPTER = "default"
+PEFT_ROOT = "base_model.model."  # what peft's names of weights begin with
 
 
 @final
@@ -110,25 +111,20 @@ class LoRA(Method):
         from crosswind.models.build import WHOLE
 
         tensors = {
-            "base_model."
-            + key.replace(f".{ADAPTER}.", ".").replace(
-                f"model.{WHOLE}.", "model.", 1
-            ): value.contiguous()
-            for key, value in weights.items()
+            _name_in_peft(key, WHOLE): tensor.contiguous()
+            for key, tensor in weights.items()
             if ".lora_" in key
         }
-        layers = sorted(
-            {key.removeprefix("base_model.model.").partition(".lora_")[0] for key in tensors}
-        )
-        peft_config: Any = self._config(layers)
+        layers = {key.removeprefix(PEFT_ROOT).partition(".lora_")[0] for key in tensors}
+        peft_config: Any = self._config(sorted(layers))
         config = {
             key: sorted(value) if isinstance(value, set) else value
             for key, value in peft_config.to_dict().items()
         }
-        config_text = json.dumps(config, indent=1, default=str).encode()
+        config_text = json.dumps(config, indent=1, default=str)
         return {
             "adapter_model.safetensors": save(tensors, {"format": "pt"}),
-            "adapter_config.json": config_text,
+            "adapter_config.json": config_text.encode(),
         }
 
     def _config(self, layers: list[str]) -> LoraConfig:
@@ -142,57 +138,63 @@ class LoRA(Method):
         )
 
     def _layers(self, model: Model) -> list[str]:
-        """The names of the layers that are adapted."""
-        from torch import nn
-        from transformers import PreTrainedModel
-        from transformers.pytorch_utils import Conv1D
-
-        modules: dict[str, Any] = dict(model.named_modules())
-        attention = [
-            f"{name}."
-            for name, submodule in modules.items()
-            if isinstance(submodule, nn.MultiheadAttention)
-        ]
-        # What a language model tells tokens by is a head too, and often its embeddings a second
-        # time.
-        pretrained: list[Any] = [
-            submodule for submodule in modules.values() if isinstance(submodule, PreTrainedModel)
-        ]
-        heads = {
-            id(model.head),
-            *(id(submodule.get_output_embeddings()) for submodule in pretrained),
-        }
-        layer_names = [
-            name
-            for name, submodule in modules.items()
-            if isinstance(submodule, nn.Linear | Conv1D)
-            and id(submodule) not in heads
-            and not name.startswith(tuple(attention))
-        ]
-        if not layer_names:
+        """The names of the layers that are adapted. Raises `NeedsError` and `InputError`."""
+        adaptable = _adaptable_layers(model)
+        if not adaptable:
             raise NeedsError(
                 "method 'lora' needs a model with linear layers beside its head, and this one has"
                 " none that it can adapt"
             )
         if self.targets is None:
-            return layer_names
-        ends = [str(end) for end in self.targets]
-        missing = [
-            end for end in ends if not any(f".{end}." in f".{name}." for name in layer_names)
+            return adaptable
+        targets = [str(target) for target in self.targets]
+        unknown = [
+            target for target in targets if not any(_lies_in(name, target) for name in adaptable)
         ]
-        if missing or not ends:
-            name_parts = sorted(
-                {
-                    submodule
-                    for name in layer_names
-                    for submodule in name.split(".")
-                    if not submodule.isdecimal()
-                }
-            )
+        if unknown or not targets:
+            levels = {level for name in adaptable for level in name.split(".")}
             raise InputError(
                 "method.targets",
                 "the model has no linear layer, and no part with one, called"
-                f" {shown(missing[0] if missing else ends)}",
-                name_parts,
+                f" {shown(unknown[0] if unknown else targets)}",
+                sorted(level for level in levels if not level.isdecimal()),
             )
-        return [name for name in layer_names if any(f".{end}." in f".{name}." for end in ends)]
+        return [name for name in adaptable if any(_lies_in(name, target) for target in targets)]
+
+
+def _adaptable_layers(model: Model) -> list[str]:
+    """The names of a model's linear layers but its head, the layers by which a language model tells
+    tokens, and those of torch's attention."""
+    from torch import nn
+    from transformers import PreTrainedModel
+    from transformers.pytorch_utils import Conv1D
+
+    modules: dict[str, Any] = dict(model.named_modules())
+    inside_attention = tuple(
+        f"{name}." for name, module in modules.items() if isinstance(module, nn.MultiheadAttention)
+    )
+    heads = {id(model.head)}
+    # What a language model tells tokens by is a head too, and often its embeddings a second time.
+    language_models: list[Any] = [
+        module for module in modules.values() if isinstance(module, PreTrainedModel)
+    ]
+    heads |= {id(language_model.get_output_embeddings()) for language_model in language_models}
+    return [
+        name
+        for name, module in modules.items()
+        if isinstance(module, nn.Linear | Conv1D)
+        and id(module) not in heads
+        and not name.startswith(inside_attention)
+    ]
+
+
+def _lies_in(layer: str, target: str) -> bool:
+    """Whether a layer is called `target` or lies in a part that is, names being joined by dots."""
+    return f".{target}." in f".{layer}."
+
+
+def _name_in_peft(key: str, root: str) -> str:
+    """The name that peft gives to a weight of an adapter: without the adapter's own name, and
+    without the module `root` that a network of another library is held in."""
+    without_adapter = key.replace(f".{ADAPTER}.", ".")
+    return "base_model." + without_adapter.replace(f"model.{root}.", "model.", 1)

@@ -60,17 +60,11 @@ class MMDAlign(Alignment):
     limit = Limit({"weight": 0.0}, equals="erm-of-pairs")
     version = 1
 
-    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _distance(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
         # The clean members are group 0, those of environment e group e + 1; who is in no aligned
         # pair is in no group.
-        clean, partner = (
-            torch.where(pairs.counts, code, -1)
-            for code in (0 * pairs.environment, pairs.environment + 1)
-        )
-        features = torch.cat([pairs.clean, pairs.other])
-        return (
-            kernel_distance(
-                features, torch.cat([clean, partner]), 1 + pairs.environments, centre=0
-            ),
-            {},
-        )
+        clean_group = torch.where(pairs.counts, torch.zeros_like(pairs.environment), -1)
+        partner_group = torch.where(pairs.counts, pairs.environment + 1, -1)
+        features = torch.cat([pairs.clean, pairs.partner])
+        group = torch.cat([clean_group, partner_group])
+        return kernel_distance(features, group, 1 + pairs.n_environments, centre=0), {}

@@ -146,19 +146,16 @@ class UBNet(Method):
         """The training of what combines the maps; the first is the base run's."""
         if index:
             return None
-        tensors = context.modules["model"].state_dict().values()
-        context.state["finite"] = torch.stack(
-            [torch.isfinite(tensor).all() for tensor in tensors]
-        ).all()
+        weights = context.modules["model"].state_dict().values()
+        are_finite = [torch.isfinite(tensor).all() for tensor in weights]
+        context.state["finite"] = torch.stack(are_finite).all()
         return Stage()
 
     def doubts(self, state: State) -> list[str]:
         """A first network that diverged has nothing to combine."""
-        return (
-            []
-            if bool(state["finite"])
-            else ["the first network diverged, so its maps say nothing; lower the learning rate"]
-        )
+        if bool(state["finite"]):
+            return []
+        return ["the first network diverged, so its maps say nothing; lower the learning rate"]
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The study's, over what combines the maps."""
@@ -168,11 +165,14 @@ class UBNet(Method):
         """See the class."""
         combined = cast(Combined, modules["combined"])
         logits = _answer(modules, batch.x)
-        head_input = logits.softmax(1) if self.probabilities else logits
-        classed = row_losses(head_input, batch.y).mean()
-        alike = combined.alike()
-        total = classed + self.weight * alike if self.weight else classed
-        return Loss(total, {"classification": classed.detach(), "likeness": alike.detach()})
+        scores = logits.softmax(1) if self.probabilities else logits
+        classification = row_losses(scores, batch.y).mean()
+        likeness_sum = combined.alike()
+        total = classification
+        if self.weight:
+            total = classification + self.weight * likeness_sum
+        terms = {"classification": classification.detach(), "likeness": likeness_sum.detach()}
+        return Loss(total, terms)
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
         """The mean of the stages' logits."""
@@ -180,17 +180,20 @@ class UBNet(Method):
 
 
 class Combined(nn.Module):
-    """Maps of several depths -> logits [n, k]. `widths`: channels of each."""
+    """Maps of several depths -> logits [n, k]; see `UBNet`.
+
+    `widths`: channels of the maps of each depth. `reduce` and `mix` are the convolutions of G_s and
+    V_s, `place` [depths x channels, side, side] the weights of channels and places.
+    """
 
     def __init__(self, widths: Sequence[int], n_classes: int, channels: int, side: int) -> None:
         super().__init__()
         n_depths = len(widths)
+        all_channels = n_depths * channels
         self.side = side
         self.reduce = nn.ModuleList(nn.Conv2d(width, channels, 1) for width in widths)
-        self.mix = nn.Conv2d(
-            channels * n_depths, channels * n_depths, 3, padding=1, groups=n_depths
-        )
-        self.place = nn.Parameter(torch.randn(n_depths * channels, side, side))
+        self.mix = nn.Conv2d(all_channels, all_channels, 3, padding=1, groups=n_depths)
+        self.place = nn.Parameter(torch.randn(all_channels, side, side))
         self.heads = nn.ModuleList(nn.Linear(channels, n_classes) for _ in widths)
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
@@ -199,22 +202,23 @@ class Combined(nn.Module):
 
     def each(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """The logits of every depth, [n, k] each."""
-        pooled = [adaptive_avg_pool2d(depth_maps, self.side) for depth_maps in maps]
-        reduced = [
-            leaky_relu(depth_part(depth_maps), SLOPE)
-            for depth_part, depth_maps in zip(self.reduce, pooled, strict=True)
+        reduced = []
+        for convolution, depth_maps in zip(self.reduce, maps, strict=True):
+            pooled = adaptive_avg_pool2d(depth_maps, self.side)
+            reduced.append(leaky_relu(convolution(pooled), SLOPE))
+        weighted = self.mix(torch.cat(reduced, 1)) * self.place
+        features = weighted.mean((2, 3)).chunk(len(reduced), 1)
+        return [
+            head(depth_features) for head, depth_features in zip(self.heads, features, strict=True)
         ]
-        mixed = (self.mix(torch.cat(reduced, 1)) * self.place).mean((2, 3))
-        depth_parts = mixed.chunk(len(reduced), 1)
-        return [head(depth_part) for head, depth_part in zip(self.heads, depth_parts, strict=True)]
 
     def alike(self) -> Tensor:
         """How alike the depths' weights are: the sum of `likeness` for the convolutions and for the
         weights of places."""
         n_depths = len(self.heads)
-        return likeness(self.mix.weight.reshape(n_depths, -1)) + likeness(
-            self.place.reshape(n_depths, -1)
-        )
+        of_convolutions = likeness(self.mix.weight.reshape(n_depths, -1))
+        of_places = likeness(self.place.reshape(n_depths, -1))
+        return of_convolutions + of_places
 
 
 def likeness(weights: Tensor) -> Tensor:
@@ -222,16 +226,19 @@ def likeness(weights: Tensor) -> Tensor:
     weights [s, d]."""
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     cosines = normalize(wide, dim=1) @ normalize(wide, dim=1).T
-    return (cosines - torch.diag(cosines.diagonal())).square().mean()
+    off_diagonal = cosines - torch.diag(cosines.diagonal())
+    return off_diagonal.square().mean()
 
 
 def _answer(modules: Modules, x: Tensor) -> Tensor:
-    """Logits [n, k]; nothing is kept for a gradient of the frozen network."""
-    logits: Tensor = modules["combined"](_maps(cast(Model, modules["model"]), x))
+    """Logits [n, k] of inputs; nothing is kept for a gradient of the frozen network."""
+    maps = _maps(cast(Model, modules["model"]), x)
+    logits: Tensor = modules["combined"](maps)
     return logits
 
 
 def _maps(model: Model, x: Tensor) -> list[Tensor]:
+    """The outputs of every stage of a model, [n, c, h, w] each, without a gradient."""
     with torch.no_grad():
         taps = model.taps(x, model.stages)
     return [taps[name] for name in model.stages]

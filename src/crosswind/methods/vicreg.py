@@ -17,7 +17,8 @@ from crosswind.methods.functional import wide, without_autocast
 
 __all__ = ["VICReg", "vicreg_terms"]
 
-FLOOR, EPSILON = 1.0, 1e-4  # the standard deviation that is wanted, and what keeps its slope finite
+FLOOR = 1.0  # standard deviation of a feature below which it is penalised
+EPSILON = 1e-4  # added to a variance, so that the slope of its root is finite
 
 
 @final
@@ -81,53 +82,62 @@ class VICReg(Alignment):
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """The model, and the expander of its features."""
         model = make_model()
-        sizes = [model.width, self.width, self.width]
-        layers = [
-            layer
-            for n, m in zip(sizes, sizes[1:], strict=False)
-            for layer in (nn.Linear(n, m), nn.BatchNorm1d(m), nn.ReLU())
-        ]
-        return {
-            "model": model,
-            "expander": nn.Sequential(*layers, nn.Linear(self.width, self.width, bias=False)),
-        }
+        layers: list[nn.Module] = []
+        for width_in in (model.width, self.width):
+            layers += [
+                nn.Linear(width_in, self.width),
+                nn.BatchNorm1d(self.width),
+                nn.ReLU(),
+            ]
+        layers.append(nn.Linear(self.width, self.width, bias=False))
+        return {"model": model, "expander": nn.Sequential(*layers)}
 
-    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
-        clean, partner = modules["expander"](torch.cat([pairs.clean, pairs.other])).chunk(2)
-        terms = vicreg_terms(clean, partner, pairs.counts)
-        weights = self.invariance, self.variance, self.covariance
-        total = torch.stack(
-            [weight * term for weight, term in zip(weights, terms, strict=True)]
-        ).sum()
-        return total, dict(zip(("invariance", "variance", "covariance"), terms, strict=True))
+    def _distance(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
+        members = torch.cat([pairs.clean, pairs.partner])
+        clean, partner = modules["expander"](members).chunk(2)
+        invariance, variance, covariance = vicreg_terms(clean, partner, pairs.counts)
+        weighted = [
+            self.invariance * invariance,
+            self.variance * variance,
+            self.covariance * covariance,
+        ]
+        terms = {"invariance": invariance, "variance": variance, "covariance": covariance}
+        return torch.stack(weighted).sum(), terms
 
 
 def vicreg_terms(first: Tensor, second: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Invariance, variance and covariance of the rows of two matrices [n, d] that count (bool [n]),
-    each at least float32.
+    scalars of at least float32; see `VICReg` for what each is.
 
     The first is 0 where no row counts, the others where fewer than two do.
     """
     with without_autocast(first):
         first, second = wide(first), wide(second)
         counted = counts.to(first.dtype)
-        n, d = counted.sum(), first.shape[1]
-        several, freedom = n > 1, (n - 1.0).clamp(min=1.0)
-        apart = torch.where(counts, (first - second).square().mean(1), 0.0).sum() / n.clamp(min=1.0)
-        lacking, correlated = [], []
-        for rows in (first, second):
-            centred = (rows - counted @ rows / n.clamp(min=1.0)) * counted[:, None]
-            variances = centred.square().sum(0) / freedom
-            lacking.append((FLOOR - (variances + EPSILON).sqrt()).relu().mean())
-            # All squares of a covariance are those of the rows' products, of which there are fewer
-            # if rows are.
-            products = centred @ centred.T if len(rows) < d else centred.T @ centred
-            correlated.append(
-                (products.square().sum() / freedom.square() - variances.square().sum()) / d
-            )
-        zero = torch.zeros_like(apart)
-        return (
-            apart,
-            torch.where(several, sum(lacking) / 2.0, zero),
-            torch.where(several, sum(correlated), zero),
-        )
+        n_counted = counted.sum()
+        squares = (first - second).square().mean(1)
+        invariance = torch.where(counts, squares, 0.0).sum() / n_counted.clamp(min=1.0)
+        first_lack, first_correlation = _spread_terms(first, counted)
+        second_lack, second_correlation = _spread_terms(second, counted)
+        zero = torch.zeros_like(invariance)
+        has_variance = n_counted > 1
+        variance = torch.where(has_variance, (first_lack + second_lack) / 2.0, zero)
+        covariance = torch.where(has_variance, first_correlation + second_correlation, zero)
+        return invariance, variance, covariance
+
+
+def _spread_terms(rows: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """v and c of `VICReg` for rows [n, d], of which those count that have 1 and not 0 in `counted`
+    [n]: the mean lack of standard deviation, and the squared covariances of two features, by d."""
+    width = rows.shape[1]
+    n_counted = counted.sum()
+    freedom = (n_counted - 1.0).clamp(min=1.0)
+    mean = counted @ rows / n_counted.clamp(min=1.0)
+    centred = (rows - mean) * counted[:, None]
+    variances = centred.square().sum(0) / freedom
+    lack = (FLOOR - (variances + EPSILON).sqrt()).relu().mean()
+    # The squares of all covariances add up to those of the rows' products, of which there are fewer
+    # where there are fewer rows than features.
+    products = centred @ centred.T if len(rows) < width else centred.T @ centred
+    all_squares = products.square().sum() / freedom.square()
+    return lack, (all_squares - variances.square().sum()) / width

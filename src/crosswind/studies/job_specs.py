@@ -43,7 +43,7 @@ class ClassSpec:
 
 @dataclass(frozen=True)
 class SplitSpec:
-    """What decides the rows of every set of a job.
+    """The data, split and seed that decide the rows of every set of a job.
 
     `data`: the data sets that are read, by name, as `build_dataset` takes them; `main`: the one that
     is trained on; `split`: as `build_split_plan` takes it, with its `sets` by name; `seed`: of the

@@ -24,6 +24,9 @@ class PartnerRows:
     `law` float64 [n, V]: the probabilities of the values that rows are seen under at a visit; None
     where each has its own. `ids` int64 [n]. A row that the study's sampler never draws is nobody's
     partner.
+
+    A row is seen on one of two sides at a visit: 1 in the clean environment, 0 in another. Its
+    partner is seen on the other side.
     """
 
     def __init__(
@@ -33,52 +36,69 @@ class PartnerRows:
         mass = np.ones((len(ids), 1)) if law is None else law
         step = 0 if law is None else rows.visit_step[1]
         environment_of_visit = rows.environment[:, None] + step * np.arange(mass.shape[1])
-        self._clean = environment_of_visit == partners.clean  # [n, V]
+        self._is_clean = environment_of_visit == partners.clean  # [n, V]
         is_drawn = np.asarray(rows.weight) > 0
         mass = mass * is_drawn[:, None]
-        # By side: 0 outside of the clean environment, 1 in it.
-        self._mass = np.stack([mass * ~self._clean, mass * self._clean])
-        self._ids, self._label, self._by = ids, rows.label, partners.by
-        if self._by == "class":
-            classes = int(rows.label.max()) + 1
-            able = self._mass.sum(axis=2) > 0
-            lists = [
-                np.flatnonzero(able[side] & (rows.label == code))
-                for side in (0, 1)
-                for code in range(classes)
-            ]
-            self._candidates = np.concatenate(lists)
-            counts = np.array([len(partner_list) for partner_list in lists])
-            starts = np.cumsum(counts) - counts
-            self._count, self._start = counts.reshape(2, classes), starts.reshape(2, classes)
-            self._place = np.full((2, len(ids)), -1)  # of each row in the list of its class
-            for number, partner_list in enumerate(lists):
-                self._place[number // classes, partner_list] = np.arange(len(partner_list))
+        self._mass = np.stack([mass * ~self._is_clean, mass * self._is_clean])  # [side, n, V]
+        self._ids = ids
+        self._label = rows.label
+        self._by_class = partners.by == "class"
+        if self._by_class:
+            self._list_candidates()
+
+    def _list_candidates(self) -> None:
+        """List the rows that may be seen on each side by class: `_candidates` has the lists one
+        after the other, `_start` and `_count` [side, class] where each begins and how long it is,
+        `_position` [side, n] where a row stands in the list of its class, -1 where it is not in
+        it."""
+        n_classes = int(self._label.max()) + 1
+        n_rows = len(self._label)
+        can_be_seen = self._mass.sum(axis=2) > 0
+        candidate_lists = [
+            np.flatnonzero(can_be_seen[side] & (self._label == code))
+            for side in (0, 1)
+            for code in range(n_classes)
+        ]
+        self._candidates = np.concatenate(candidate_lists)
+        counts = np.array([len(candidates) for candidates in candidate_lists])
+        starts = np.cumsum(counts) - counts
+        self._count = counts.reshape(2, n_classes)
+        self._start = starts.reshape(2, n_classes)
+        self._position = np.full((2, n_rows), -1)
+        for number, candidates in enumerate(candidate_lists):
+            side = number // n_classes
+            self._position[side, candidates] = np.arange(len(candidates))
 
     def of(self, rows: Ints, values: Ints, visits: Ints, seed: int) -> tuple[Ints, Ints]:
         """The partners of rows that are seen under `values` at `visits`, and the partners' values:
         int64 [m] each."""
-        values = np.minimum(
-            values, self._clean.shape[1] - 1
-        )  # each row has its own value, which is not looked at
-        side = np.where(self._clean[rows, values], 0, 1)
-        partner = self._others(rows, side, visits, seed) if self._by == "class" else rows
-        law = self._mass[side, partner]
-        alone = law.sum(axis=1) == 0
-        law[alone, values[alone]] = 1.0
-        return partner, visit_values(law, self._ids[rows], visits, seed_of(seed, "partner"))
+        # A row that has its own value has one column, whatever that value is.
+        values = np.minimum(values, self._is_clean.shape[1] - 1)
+        partner_side = np.where(self._is_clean[rows, values], 0, 1)
+        partner = rows
+        if self._by_class:
+            partner = self._rows_of_class(rows, partner_side, visits, seed)
+        law = self._mass[partner_side, partner]
+        # Without a value on that side the partner is seen as the row is, and the pair not aligned.
+        is_alone = law.sum(axis=1) == 0
+        law[is_alone, values[is_alone]] = 1.0
+        partner_values = visit_values(law, self._ids[rows], visits, seed_of(seed, "partner"))
+        return partner, partner_values
 
-    def _others(self, rows: Ints, side: Ints, visits: Ints, seed: int) -> Ints:
-        """A row of the class that may be seen on the side, and is another one if there is another
-        one."""
+    def _rows_of_class(self, rows: Ints, side: Ints, visits: Ints, seed: int) -> Ints:
+        """For each row one of its class that may be seen on `side`, int64 [m]: never the row itself
+        where there is another, and the row itself where there is none."""
         label = self._label[rows]
-        count, own_place = self._count[side, label], self._place[side, rows]
-        n_others = count - (own_place >= 0)
+        position = self._position[side, rows]
+        is_listed = position >= 0
+        n_others = self._count[side, label] - is_listed
         keys = training_keys(self._ids[rows], visits, seed_of(seed, "partner row"))
-        uniform = (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        uniform = (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53  # in [0, 1)
         drawn = (uniform * n_others).astype(np.int64)
-        drawn += (own_place >= 0) & (drawn >= own_place)
-        chosen, partners = n_others > 0, rows.copy()
-        positions = self._start[side, label] + drawn
-        partners[chosen] = self._candidates[positions[chosen]]
+        # The row itself is passed over.
+        drawn += is_listed & (drawn >= position)
+        has_other = n_others > 0
+        candidates = self._start[side, label] + drawn
+        partners = rows.copy()
+        partners[has_other] = self._candidates[candidates[has_other]]
         return partners

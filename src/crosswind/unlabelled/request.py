@@ -1,4 +1,4 @@
-"""What one is asked to estimate: a model, rows without labels, and how."""
+"""A request for estimates: a model, rows without labels, and how they are to be made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _silent(sentence: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimateRequest:
-    """What `crosswind.estimate` is asked, whose keywords these are; the options of `crosswind
+    """A request to `crosswind.estimate`, whose keywords these are; the options of `crosswind
     estimate` are the same.
 
     Either `predictions` or `model` and `data`. Which values may stand together is checked where a

@@ -1,4 +1,4 @@
-"""What a prepared copy is made from: a source's original files, and what is read of them.
+"""A source's original files as a prepared copy needs them, and the rows that are read of them.
 
 Copies know a source by this alone, and the base class of sources opens copies: so neither of the two
 files needs the other.

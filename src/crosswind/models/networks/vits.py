@@ -96,30 +96,22 @@ class ViTTiny(Pretrained):
 
 
 class VisionTransformer(Model):
-    """torchvision's transformer in stages, under its parameter names; `before` are parts that
-    images pass first.
+    """torchvision's transformer in stages, under its parameter names; `before` are the modules that
+    images pass first, by name.
 
-    A stage's output is float [n, 1 + patches, d], the class token first.
+    A stage's output is float [n, 1 + patches, d], the class token first. Where `channels` is not 3
+    the convolution of the patches is a new one.
     """
 
     def __init__(self, net: nn.Module, channels: int, before: Mapping[str, nn.Module]) -> None:
         encoder: nn.Module = net.encoder  # type: ignore[assignment]
-        blocks = [f"encoder.layers.{name}" for name, _ in encoder.layers.named_children()]  # type: ignore[union-attr]
-        stages = {
-            "patches": (*before, "tokens"),
-            **{f"block{i}": (name,) for i, name in enumerate(blocks, start=1)},
-        }
+        stages: dict[str, tuple[str, ...]] = {"patches": (*before, "tokens")}
+        blocks = encoder.layers.named_children()  # type: ignore[union-attr]
+        for number, (name, _) in enumerate(blocks, start=1):
+            stages[f"block{number}"] = (f"encoder.layers.{name}",)
         convolution: nn.Conv2d = net.conv_proj  # type: ignore[assignment]
         if channels != 3:
-            convolution = nn.Conv2d(
-                channels,
-                convolution.out_channels,
-                convolution.kernel_size,  # type: ignore[arg-type]
-                convolution.stride,  # type: ignore[arg-type]
-            )
-            fan_in = channels * convolution.kernel_size[0] * convolution.kernel_size[1]
-            nn.init.trunc_normal_(convolution.weight, std=fan_in**-0.5)
-            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+            convolution = _patch_convolution(channels, convolution)
         super().__init__(
             {**before, "conv_proj": convolution, "encoder": encoder, "heads": net.heads},  # type: ignore[dict-item]
             stages=stages,
@@ -129,20 +121,35 @@ class VisionTransformer(Model):
         )
         self.class_token = net.class_token
 
-    def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:
-        for stage_part in stage_parts:
-            if stage_part == "tokens":
+    def _run(self, module_names: tuple[str, ...], x: Tensor) -> Tensor:
+        """Pass `x` through modules by name; "tokens" are those of images, "first" is the class
+        token of tokens [n, 1 + patches, d]."""
+        for name in module_names:
+            if name == "tokens":
                 x = self._tokens(x)
-            elif stage_part == "first":
+            elif name == "first":
                 x = x[:, 0]
             else:
-                x = self.get_submodule(stage_part)(x)
+                x = self.get_submodule(name)(x)
         return x
 
-    def _tokens(self, x: Tensor) -> Tensor:
-        x = self.conv_proj(x).flatten(2).transpose(1, 2)  # type: ignore[operator]
-        x = torch.cat([self.class_token.expand(len(x), -1, -1).to(x.dtype), x], dim=1)  # type: ignore[operator]
-        return self.encoder.dropout(x + self.encoder.pos_embedding)  # type: ignore[operator,union-attr]
+    def _tokens(self, images: Tensor) -> Tensor:
+        """Images [n, c, h, w] -> the class token and the patches' tokens with their positions, [n,
+        1 + patches, d]."""
+        patches = self.conv_proj(images).flatten(2).transpose(1, 2)  # type: ignore[operator]
+        class_tokens = self.class_token.expand(len(patches), -1, -1).to(patches.dtype)  # type: ignore[operator]
+        tokens = torch.cat([class_tokens, patches], dim=1)
+        return self.encoder.dropout(tokens + self.encoder.pos_embedding)  # type: ignore[operator,union-attr]
+
+
+def _patch_convolution(channels: int, like: nn.Conv2d) -> nn.Conv2d:
+    """A convolution of the patches of images with so many channels, else like torchvision's and
+    with its initial weights."""
+    convolution = nn.Conv2d(channels, like.out_channels, like.kernel_size, like.stride)  # type: ignore[arg-type]
+    fan_in = channels * convolution.kernel_size[0] * convolution.kernel_size[1]
+    nn.init.trunc_normal_(convolution.weight, std=fan_in**-0.5)
+    nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+    return convolution
 
 
 class Resize(nn.Module):
