@@ -98,6 +98,9 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
     model = ModelSpec("small-cnn", {})
     base = fit(ERM(), sets, {"tiny": DATA}, model, base_settings(chosen, JTT.needs, vars(WILES)), 0)  # type: ignore[arg-type]
     assert base.history[-1]["step"] == 6
+    lossy = TrainingSettings.of({"steps": 12, "loss_at": 100.0, "stop_at": 0.1, "patience": 1})
+    of_base = base_settings(lossy, JTT.needs, vars(WILES))
+    assert (of_base.loss_at, of_base.stop_at, of_base.patience) == (None, None, None)
     net = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     net.load_state_dict(
         {key.removeprefix("model."): value for key, value in base.weights("last").items()}

@@ -49,8 +49,8 @@ class JTT(Method):
         also what is drawn for the rows that are right.
     Deviations: T follows from training accuracy, or is a share of the steps, and is no tuned number
         of epochs. The authors choose T and up on validation groups; here the study's selection rule
-        does. The first training takes the study's optimiser; neither patience nor validation
-        accuracy stops it.
+        does. The first training takes the study's optimiser; neither patience, validation
+        accuracy nor a loss stops it.
     Reference:
         @inproceedings{liu2021just, title={Just Train Twice: Improving Group Robustness without
         Training Group Information}, author={Liu, Evan Z. and Haghgoo, Behzad and Chen, Annie S. and
@@ -90,7 +90,7 @@ class JTT(Method):
     needs = Needs(
         base=Base(
             "erm",
-            settings={"patience": None, "stop_at": None},
+            settings={"patience": None, "stop_at": None, "loss_at": None},
             from_knobs={"fit_at": "fit_at"},
             scaled={"steps": "first", "epochs": "first"},
             rule="last",
