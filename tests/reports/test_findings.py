@@ -337,6 +337,17 @@ def test_doubts_and_guessing_are_told() -> None:
     assert "groupdro wins 0 †" not in text
 
 
+def test_shares_of_two_data_sets_are_in_the_order_of_numbers() -> None:
+    """As text "100.0%" comes before "90.0%"."""
+    values = scores()
+    easy = {**values, ("none", "erm", "accuracy"): [1.0] * 6}
+    hard = {**values, ("none", "erm", "accuracy"): [0.9] * 6}
+    both = [*rows(easy), *({**row, "data": "e"} for row in rows(hard))]
+    findings = found(both)
+    assert findings is not None
+    assert "(right on 90.0% to 100.0% without a shift)" in findings.to_text()
+
+
 def test_one_seed_tells_nothing() -> None:
     findings = found(rows({key: values[:1] for key, values in scores().items()}))
     assert findings is not None

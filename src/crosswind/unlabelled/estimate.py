@@ -233,9 +233,9 @@ def _insisted(order_note: str) -> str:
 class _Questions:
     """A model with its classes and the rows that it is asked about.
 
-    `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the
-    rows that it was validated on; None without either. `reads`: whether features are asked for,
-    where they can be had. `settings`: of estimators, by name.
+    `target`: what it says of the rows to estimate. `labelled`: what it says of labelled rows that
+    were named, else of those that it was validated on; None without either. `reads`: whether
+    features are asked for, where they can be had. `settings`: of estimators, by name.
     """
 
     def __init__(
@@ -287,8 +287,8 @@ class _Questions:
         return target_answers, replace(self.labelled, answers=beside, label=label)
 
     def pool(self, neighbourhood_name: str, n: int, tell: Tell) -> list[Labelled]:
-        """The answers for n labelled rows under every change of the pool, and with `near` for the
-        neighbours of each."""
+        """The answers for n labelled rows under every change of the pool, and with a neighbourhood
+        for the neighbours of each."""
         n = min(n, len(self.rows.rows))
         changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
         copies = len(changes) * n * (NEIGHBOURS + 1 if neighbourhood_name else 1)

@@ -271,10 +271,10 @@ def _cost_part(
 def _right_words(costs: Sequence[Sequence[Finding]]) -> str:
     """On how many rows the reference is right without a shift."""
     firsts = [group[0] for group in costs]
-    shares = sorted({f"{first.base:.1%}" for first in firsts if first.metric == HEADLINE.name})
+    shares = sorted(first.base for first in firsts if first.metric == HEADLINE.name)
     if not shares:
         return ""
-    ends = dict.fromkeys((shares[0], shares[-1]))
+    ends = dict.fromkeys((f"{shares[0]:.1%}", f"{shares[-1]:.1%}"))
     return f" (right on {' to '.join(ends)} without a shift)"
 
 
