@@ -25,7 +25,7 @@ def test_the_files_on_the_ways_are_there() -> None:
 
 
 def test_each_way_is_short() -> None:
-    ways = re.split(r"^\*\*A ", PAGE, flags=re.M)[1:]
+    ways = re.split(r"^\*\*A ", PAGE.partition("## One more")[0], flags=re.M)[1:]
     assert len(ways) == 6 and all(
         len(set(re.findall(r"`([\w/]+\.py)`", way))) <= 16 for way in ways
     )

@@ -606,6 +606,11 @@ def numbers_in(tables: list[tuple[str, Rows]]) -> int:
     )
 
 
+ALL_ROWS = ("rank-test-", "variance-", "beats-", "pairs-", "tuning-")
+ALL_ROWS_TITLES = ("Ranks over data sets", "What the variance of accuracies")
+"""One of these is the first of them in text."""
+
+
 def check(out: Path, printed: str) -> int:
     """Compare, and say in how many cells there was a number."""
     reader = Tables()
@@ -620,6 +625,8 @@ def check(out: Path, printed: str) -> int:
         "actions",
         "each-run",
         f"cells-{next(iter(raw.resolved['data']))}-",
+        # Of all rows of a study together, recomputed in test_conclusions.py.
+        *ALL_ROWS,
     )
     reader.named_tables = [
         (name, rows) for name, rows in reader.named_tables if not name.startswith(of_rows)
@@ -638,7 +645,11 @@ def check(out: Path, printed: str) -> int:
     for (name, rows), (_, shown_rows) in zip(expected_tables, reader.named_tables, strict=True):
         assert shown_rows == rows, name
     before, _, actions = printed.partition("What methods did beside plain training")
-    printed = before + actions[max(actions.find("Where the time went"), 0) :]
+    together = min((at for at in map(before.find, ALL_ROWS_TITLES) if at >= 0), default=len(before))
+    if actions:
+        printed = before[:together] + actions[actions.find("Where the time went") :]
+    else:
+        printed = before[:together] + before[before.find("Where the time went") :]
     blocks = text_tables(printed)
     order = ("accuracy", "difference", "worst-group", "ece")
     printed_tables = expected(raw, on_page=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crosswind.core.knobs import Needs
 
-__all__ = ["Advice", "Known", "MethodAdvice", "Validation", "advise"]
+__all__ = ["Advice", "Known", "MethodAdvice", "Validation", "advise", "model_lacks"]
 
 BALANCED: Final = " + balanced"
 """What the name of a method ends with where groups are drawn evenly."""
@@ -322,18 +322,20 @@ def _lacks(name: str, problem: Problem, known: Known) -> str:
     for reason, applies in reasons.items():
         if applies:
             return reason
-    return "" if known.model is None else _model_lacks(needs, known.model)
+    return "" if known.model is None else model_lacks(needs, known.model)
 
 
 _GROUPS: Final = "reads the group of every training row"
 
 
-def _model_lacks(needs: Needs, model: str) -> str:
+def model_lacks(needs: Needs, model: str) -> str:
     """Why a method with these needs cannot train the model at its defaults; empty where it can."""
     model_facts = facts("models", model)
     form = model_facts.built
     if form is None:
         return ""
+    if needs.gradient and not form.gradient:
+        return f"descends a gradient, and {model} is fitted at once"
     knobs = {knob.name: knob.default for knob in model_facts.knobs}
     norm = form.norm_of(knobs)
     if needs.norm and norm and norm != needs.norm:

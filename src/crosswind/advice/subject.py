@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from crosswind.advice.answer import model_lacks
 from crosswind.advice.evidence import evidence_of, problems_of_plan, problems_of_record
 from crosswind.advice.problem import KINDS, Problem, problem_of_counts, simple_counts
 from crosswind.core.errors import InputError, unknown
+from crosswind.core.registry import facts
 
 if TYPE_CHECKING:
     import polars
@@ -38,12 +40,18 @@ class Subject:
     data: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def models(self) -> dict[str, str]:
+        """The study's models: label -> registered name; empty without a study."""
+        models = (self.study or {}).get("models") or []
+        entries = models if isinstance(models, Mapping) else dict.fromkeys(models)
+        return {
+            str(label): str((entry or {}).get("model", label)) for label, entry in entries.items()
+        }
+
+    @property
     def model(self) -> str | None:
         """The registered name of the study's first model; None without a study."""
-        models = (self.study or {}).get("models") or []
-        label = next(iter(models), None)
-        entry = models[label] if isinstance(models, Mapping) and label is not None else None
-        return label if label is None else str((entry or {}).get("model", label))
+        return next(iter(self.models.values()), None)
 
 
 def of_table(table: str, label: str | None, attribute: str | None, study_folder: Path) -> Subject:
@@ -163,11 +171,24 @@ def study_with(subject: Subject, advice: Sequence[Advice]) -> dict[str, Any]:
         if len(methods) > MOST_METHODS:
             break
         base, balanced, _ = name.partition(" + balanced")
+        entry: dict[str, Any] = {}
         if balanced:
-            methods[f"{base}-balanced"] = {"method": base, "sampler": "balanced"}
-        else:
-            methods[base] = {}
+            entry = {"method": base, "sampler": "balanced"}
+        trainable = _trained_by(base, subject.models)
+        if not trainable:
+            continue
+        if len(trainable) < len(subject.models):
+            entry["models"] = trainable
+        methods[f"{base}-balanced" if balanced else base] = entry
     fields = {name: value for name, value in subject.study.items() if name != "scales"}
     # Claims may name methods that are no longer there.
     fields.pop("claims", None)
     return {**fields, "methods": methods, "reference": "erm"}
+
+
+def _trained_by(method: str, models: Mapping[str, str]) -> list[str]:
+    """The labels of the models that a method can train."""
+    needs = facts("methods", method).needs
+    if needs is None:
+        return list(models)
+    return [label for label, model in models.items() if not model_lacks(needs, model)]
