@@ -174,7 +174,7 @@ def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
 def calibrated_sorted(
     calibrator: Calibrator, columns: Sequence[tuple[NDArray[np.int64], Floats]]
 ) -> Floats:
-    """What `calibrated` gives, to the last digit, for probabilities that were sorted for each class:
+    """The values of `calibrated`, to the last digit, for probabilities that were sorted for each class:
     the rows in that order, and their probabilities. Sorted ones are placed among knots faster."""
     values = np.empty((len(columns), len(columns[0][0])))
     for row, (order, column), (knots, value) in zip(values, columns, calibrator, strict=True):

@@ -241,7 +241,7 @@ class StudyRecord:
 
     @cached_property
     def actions(self) -> ReportTable | None:
-        """What methods did beside plain training."""
+        """The table of what methods did beside plain training."""
         return action_table(self.found)
 
     @cached_property

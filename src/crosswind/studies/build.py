@@ -321,7 +321,7 @@ def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> 
 
 @dataclass(frozen=True)
 class _ShiftWords:
-    """What the words of a shift are read by: the study, the name of the data set, and whether its
+    """The things by which the words of a shift are read: the study, the name of the data set, and whether its
     attributes may be any of the data."""
 
     study: Study

@@ -147,7 +147,7 @@ def jobs_of(
 
 @dataclass(frozen=True)
 class _FitSettings:
-    """What a fit is made of at a point of a method's grid or search, whatever its seed."""
+    """The settings of a fit at a point of a method's grid or search, whatever its seed."""
 
     method: Values
     model: Values
@@ -155,7 +155,7 @@ class _FitSettings:
 
     @cached_property
     def key_texts(self) -> dict[str, str]:
-        """What decides the numbers of a fit, as it stands in keys."""
+        """The settings that decide the numbers of a fit, as they stand in keys."""
         return canonical_values(
             {
                 "method": self.method,

@@ -71,7 +71,7 @@ class ColumnRow(Mapping[str, Any]):
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> Callable[[str], Sequence[Any]]:
-    """What gives the values of a name in all `rows`, in their order; None in those that do not have
+    """A function that gives the values of a name in all `rows`, in their order; None in those that do not have
     it."""
     numbers_by_shape: dict[int, tuple[Mapping[str, Sequence[Any]], list[int], list[int]]] = {}
     for place, row in enumerate(rows):

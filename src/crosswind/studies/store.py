@@ -291,7 +291,7 @@ class Store:
         without: Sequence[str] = (),
         runs: Sequence[Mapping[str, Any]] | None = None,
     ) -> ResultRows:
-        """What `results` gives, made anew whenever it is gone through, with `metrics` that are read
+        """The entries of `results`, made anew whenever it is gone through, with `metrics` that are read
         only: scores are held by column, a tenth of what `results` of a large study takes."""
         query = sa.select(
             scores.c.key, scores.c.position, scores.c.rule, scores.c.set, scores.c.metrics

@@ -316,7 +316,7 @@ class _Questions:
         ]
 
     def _plain_pool(self, n: int) -> CopyAnswers:
-        """What it says of n rows under every change, without neighbours: asked for once, since the
+        """The answers for n rows under every change, without neighbours: asked for once, since the
         rows of a smaller pool are among those of a larger one."""
         if self._pool is None or self._pool[0] < n:
             copied = copy_answers(
