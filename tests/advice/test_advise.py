@@ -198,6 +198,17 @@ def test_a_table_and_a_study_and_a_description_are_advised_on(
     assert "50% of the groups without a training row" in capsys.readouterr().out
 
 
+def test_a_study_in_which_nothing_can_shift_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = {**STUDY, "shifts": {"none": []}, "methods": ["erm"]}
+    study["data"] = {"digits": {**STUDY["data"]["digits"], "keep": {"ink": ["red"]}}}
+    path = tmp_path / "one-ink.yaml"
+    path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    assert _status(["advise", str(path)]) == 2
+    assert "has no attribute of several values beside its label" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -34,6 +34,16 @@ def test_a_described_tie_is_the_share_of_rows_that_follow_it() -> None:
     assert math.isclose(problem_of_counts({"place": counts}, "pictures").tie, 0.8)
 
 
+@pytest.mark.parametrize("shift", ["none", "SC", "LDD", "UDS"])
+def test_a_described_problem_has_the_rows_that_were_said(shift: str) -> None:
+    for rows in (6, 50, 101):
+        assert sum(simple_counts(shift, rows, 2, 3, 0.9).values()) == rows
+    with pytest.raises(
+        InputError, match="--rows: must be at least 2,000, one for each of 1000 x 2"
+    ):
+        simple_counts(shift, 2, 1000, 2, 0.9)
+
+
 def test_of_several_attributes_it_is_the_one_farthest_from_even() -> None:
     even = simple_counts("none", 100, 2, 2, 0.5)
     tied = simple_counts("SC", 100, 2, 2, 0.9)

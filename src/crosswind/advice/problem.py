@@ -147,7 +147,14 @@ def simple_counts(
     """Training rows of a problem that is only described: `shift` is SC (the i-th value goes with the
     i-th class in a share `tie` of the rows, the rest is even over the other values), LDD (the last
     value has a share 1 - `tie` of an even one) or UDS (the last value has no rows); `none` is even.
+
+    Raises `InputError` for fewer rows than groups.
     """
+    if rows < classes * values:
+        problem = (
+            f"must be at least {classes * values:,}, one for each of {classes} x {values} groups"
+        )
+        raise InputError("--rows", f"{problem}, not {rows:,}")
     weights = np.ones((classes, values))
     if shift == "SC":
         weights[:] = (1 - tie) / max(values - 1, 1)
@@ -157,7 +164,11 @@ def simple_counts(
         weights[:, -1] = 1 - tie
     elif shift == "UDS":
         weights[:, -1] = 0
-    counts = np.floor(weights / weights.sum() * rows + 0.5).astype(int)
+    shares = weights / weights.sum() * rows
+    counts = np.floor(shares).astype(int)
+    # What rounding down leaves goes where most was cut off, so that the sum is `rows`.
+    cut_off = np.argsort(-(shares - counts), axis=None, kind="stable")
+    counts.flat[cut_off[: rows - counts.sum()]] += 1
     return {
         (f"class {i}", f"value {j}"): int(counts[i, j])
         for i in range(classes)

@@ -115,6 +115,9 @@ def advise_command(
     else:
         folder = Path() if to is None else to.parent
         subject = _subject_of(str(what), label, attribute, folder, study_name, scale, settings)
+    if not subject.problems:
+        problem = "has no attribute of several values beside its label, so nothing can shift in it"
+        raise InputError(str(what), problem)
     known = Known(groups=groups == "known", model=model or subject.model)
     advice = advise(subject.problems, known, _evidence(subject, evidence), data=subject.data)
     if to is not None:
