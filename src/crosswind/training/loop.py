@@ -18,7 +18,7 @@ from crosswind.training.identity import info_of, pairing_of
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.metering import Meter
 from crosswind.training.requirements import check_run
-from crosswind.training.run import Report, Run, given_sets
+from crosswind.training.run import Report, Run, RunInputs, given_sets
 from crosswind.training.selection import check_rules
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 from crosswind.training.trajectory import Answer, Trajectory, inner_name
@@ -87,23 +87,10 @@ def fit(
                 base_wanted.rule if base_wanted.rule in base_run.selections else "last"
             )
         with meter.part("prepare"):
-            run = Run(
-                method,
-                own_split,
-                sets,
-                model,
-                settings,
-                seed,
-                checkpoint,
-                progress,
-                info,
-                base,
-                rules,
-                meter,
-                profile,
-                pause,
-                held_out,
+            inputs = RunInputs(
+                method, own_split, sets, model, settings, seed, info, base, rules, held_out
             )
+            run = Run(inputs, meter, checkpoint, progress, profile, pause)
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
         if profile is not None:
@@ -128,22 +115,10 @@ def trained(
     info = info_of(split, sets, settings)
     split, held_out = set_apart(method, split, images, seed)
     with reproducible(settings):
-        run = Run(
-            method,
-            split,
-            sets,
-            model,
-            settings,
-            seed,
-            None,
-            None,
-            info,
-            base,
-            (),
-            Meter(inside=True),
-            None,
-            held_out=held_out,
+        inputs = RunInputs(
+            method, split, sets, model, settings, seed, info, base, held_out=held_out
         )
+        run = Run(inputs, Meter(inside=True))
     for number, (rule, tensors) in enumerate(weights.items()):
         run.snapshots[number] = {inner_name(name): value for name, value in tensors.items()}
         run.taken[rule] = number

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,71 +60,64 @@ def given_sets(
     return {name: encoded(dataset, *cache_key) for name, dataset in images.items()}
 
 
+@dataclass(frozen=True)
+class RunInputs:
+    """The method, the rows and the settings that decide every number of a run.
+
+    `images`: data sets by source name, as the model takes them. `info`: counts of the rows and
+    steps of the run. `base`: weights that the method starts from. `rules`: selection rules beside
+    `last` and those by accuracy. `held_out`: labelled rows of the method's own that nothing else
+    reads.
+    """
+
+    method: Method
+    split: Split
+    images: Mapping[str, AttributedDataset]
+    model: ModelSpec
+    settings: TrainingSettings
+    seed: int
+    info: Info
+    base: Mapping[str, Tensor] | None = None
+    rules: Sequence[str] = ()
+    held_out: RowSet | None = None
+
+
 class Run:
     """A method in training; `train`, then `result`."""
 
     def __init__(
         self,
-        method: Method,
-        split: Split,
-        images: Mapping[str, AttributedDataset],
-        model: ModelSpec,
-        settings: TrainingSettings,
-        seed: int,
-        checkpoint: Path | None,
-        progress: Report | None,
-        info: Info,
-        base: Mapping[str, Tensor] | None,
-        rules: Sequence[str],
+        inputs: RunInputs,
         meter: Meter,
-        profile: Profile | None,
+        checkpoint: Path | None = None,
+        progress: Report | None = None,
+        profile: Profile | None = None,
         pause: float = 1.0,
-        held_out: RowSet | None = None,
     ) -> None:
-        self.rules = rules
-        self.model = model
-        self.method = method
-        self.split = split
-        self.images = images
-        self.settings = settings
-        self.seed = seed
-        self.info = info
+        self.rules = inputs.rules
+        self.model = inputs.model
+        self.method = inputs.method
+        self.split = inputs.split
+        self.images = inputs.images
+        self.settings = inputs.settings
+        self.seed = inputs.seed
+        self.info = inputs.info
         self.path = checkpoint
         self.progress = progress
         self.meter = meter
         self.profile = profile
-        how = method.needs.sampler, method.views(), method.partners(info)
-        dataset = images[split.train.source]
-        self.rows = TrainingRows(split.train, dataset, settings, seed, *how)
-        self.training = EvaluationRows(
-            split.train, images[split.train.source], settings, resident=False
-        )
-        holdout = None
-        if held_out is not None:
-            holdout = EvaluationRows(held_out, images[held_out.source], settings, resident=False)
-        self.context = LoopContext(
-            method, info, model, settings, seed, self.rows, self.training, base, holdout
-        )
-        network = self.context.modules.get("model")
-        if isinstance(network, Model):
-            check_stages(method.registered_name, method.needs, network.stages)  # type: ignore[attr-defined]
-        self.validation = {
-            name: EvaluationRows(rows, images[rows.source], settings, resident=True)
-            for name, rows in split.validation.items()
-        }
-        self.own = OwnAction(method, info, self.context, settings)
-        self.identity = identity(method, split, images, model, settings, seed, base, rules)
+        self._make_ready(inputs)
+        # Training goes no further than the first validation of a stage at or after this step.
+        if pause >= 1:
+            self.pause_step = None
+        else:
+            self.pause_step = math.ceil(pause * self.info.steps)
         self.index = -1
         self.stage = Stage()
         self.step, self.before = 0, 0  # steps done in the stage, and in earlier ones
         self.saved = time.monotonic()  # when the last checkpoint was written
         self.stage_over = True
         self.over = False
-        # Training goes no further than the first validation of a stage at or after this step.
-        if pause >= 1:
-            self.pause_step = None
-        else:
-            self.pause_step = math.ceil(pause * info.steps)
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
@@ -135,6 +129,48 @@ class Run:
         self.logged: dict[str, list[Tensor]] = {}
         meter.watch(self.rows, *self.validation.values())
         self._resume()
+
+    def _make_ready(self, inputs: RunInputs) -> None:
+        """The rows that train and are evaluated, the network and what its method has beside it."""
+        method, settings, images = inputs.method, inputs.settings, inputs.images
+        drawn = method.needs.sampler, method.views(), method.partners(inputs.info)
+        train = inputs.split.train
+        dataset = images[train.source]
+        self.rows = TrainingRows(train, dataset, settings, inputs.seed, *drawn)
+        self.training = EvaluationRows(train, dataset, settings, resident=False)
+        holdout = None
+        if inputs.held_out is not None:
+            source = images[inputs.held_out.source]
+            holdout = EvaluationRows(inputs.held_out, source, settings, resident=False)
+        self.context = LoopContext(
+            method,
+            inputs.info,
+            inputs.model,
+            settings,
+            inputs.seed,
+            self.rows,
+            self.training,
+            inputs.base,
+            holdout,
+        )
+        network = self.context.modules.get("model")
+        if isinstance(network, Model):
+            check_stages(method.registered_name, method.needs, network.stages)  # type: ignore[attr-defined]
+        self.validation = {
+            name: EvaluationRows(rows, images[rows.source], settings, resident=True)
+            for name, rows in inputs.split.validation.items()
+        }
+        self.own = OwnAction(method, inputs.info, self.context, settings)
+        self.identity = identity(
+            method,
+            inputs.split,
+            images,
+            inputs.model,
+            settings,
+            inputs.seed,
+            inputs.base,
+            inputs.rules,
+        )
 
     # -- training
     # ----------------------------------------------------------------------------------------------
