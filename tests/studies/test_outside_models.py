@@ -2,6 +2,7 @@
 ONNX file, a Python function."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.studies.plans import of_kind
 
 import crosswind as cw
 from crosswind.core.errors import InputError
+from crosswind.models.given.function import load_function
 from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.predictions_file import read_predictions, run_predictions
@@ -429,3 +431,18 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
     folders = sorted((tmp_path / "out" / "artifacts").rglob("predictions.npz"))
     assert len(folders) == 2
     assert all(read_predictions(path) for path in folders)
+
+
+def test_a_program_by_a_relative_path_leaves_no_relative_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers are started with the folders of this process, wherever it has gone since."""
+    (tmp_path / "constants.py").write_text("SHIFT = 2\n", encoding="utf-8")
+    (tmp_path / "shifting.py").write_text(
+        "from constants import SHIFT\n\ndef shift(x):\n    return x + SHIFT\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert load_function("shifting.py:shift")(1) == 3
+    assert [entry for entry in sys.path if entry and not Path(entry).is_absolute()] == []
+    assert str(tmp_path.resolve()) in sys.path

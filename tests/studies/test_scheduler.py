@@ -517,7 +517,8 @@ def test_two_drivers_on_one_store_share_the_work(tmp_path):
 
 def test_a_worker_has_one_thread_and_not_the_users_folder(tmp_path, monkeypatch):
     (tmp_path / "json.py").write_text("raise RuntimeError('the wrong json')")
-    # An empty entry is the folder that one is in; a test before this one may have left it there.
+    assert [entry for entry in sys.path if entry and not os.path.isabs(entry)] == []
+    # An empty entry is the folder that one is in.
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")

@@ -109,10 +109,12 @@ def _executed(file: str, files: tuple[tuple[str, int, int], ...]) -> ModuleType:
     `files`: the `stamp` of it and of the modules beside it, which are imported anew with it.
     """
     path = Path(file)
-    if str(path.parent) not in sys.path:
-        sys.path.insert(
-            0, str(path.parent)
-        )  # what stands beside it can be imported by it, also when it is called
+    # Absolute: a relative entry would mean another folder once the program has gone elsewhere, and
+    # workers are started with these entries.
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        # What stands beside it can be imported by it, also when it is called.
+        sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     new_module = importlib.util.module_from_spec(spec)
@@ -135,9 +137,10 @@ def _fresh_modules(folder: Path, files: Sequence[Path]) -> Iterator[None]:
         sys.dont_write_bytecode,
         True,
     )  # compiled files know times by the second
-    sys.path.insert(0, str(folder))
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(entry)
         sys.dont_write_bytecode = written
