@@ -58,9 +58,7 @@ from crosswind.reports.runs.tables import (
 from crosswind.reports.scores import figures as draw
 from crosswind.reports.scores.conclusions import (
     critical_difference_diagram,
-    rank_test_table,
     variance_bar,
-    variance_table,
 )
 from crosswind.reports.scores.families import (
     Families,
@@ -511,19 +509,31 @@ def _ranks(study: StudyRecord) -> Section:
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
+MOST_CONCLUDED = 2
+"""Settings of which the page shows what all rows say together; text, CSV and JSON have all."""
+MOST_PAIRED = 12
+"""Rows of which the page shows how often each beats each other."""
+
+
 def _conclusions(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for concluded in study.conclusions:
-        tables = {table.name: table for table in concluded.tables}
+    for concluded in study.conclusions[:MOST_CONCLUDED]:
+        tables = list(concluded.tables)
         group = Group(_place_heading(study, concluded.place), open=not groups)
-        for figure, table in (
-            (critical_difference_diagram(concluded), rank_test_table(concluded)),
-            (variance_bar(concluded), variance_table(concluded)),
+        for figure, kind in (
+            (critical_difference_diagram(concluded), "rank-test-"),
+            (variance_bar(concluded), "variance-"),
         ):
+            table = next((table for table in tables if table.name.startswith(kind)), None)
             if figure is not None and table is not None:
                 group.figures.append((figure, [table]))
-                tables.pop(table.name)
-        group.tables = list(tables.values())
+                tables.remove(table)
+        # Nobody reads a square of hundreds of numbers; text and CSV have it.
+        group.tables = [
+            table
+            for table in tables
+            if not table.name.startswith("pairs-") or len(table.rows) <= MOST_PAIRED
+        ]
         if group.figures or group.tables:
             groups.append(group)
     intro = [
@@ -531,6 +541,9 @@ def _conclusions(study: StudyRecord) -> Section:
         " seeds, what the variance of accuracies is of, how often one beats another, and how much of"
         " a gain is tuning."
     ]
+    left_out = len(study.conclusions) - MOST_CONCLUDED
+    if left_out > 0:
+        intro.append(f"{left_out} more settings are in crosswind report --tables all.")
     return Section("Ranks, variance and settings", intro, groups)
 
 
