@@ -7,6 +7,7 @@ import random
 import re
 import time
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 
@@ -43,25 +44,28 @@ ADVERSARIES = {
 }
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_a_long_answer_is_read_in_linear_time(adversary: str) -> None:
-    """Eight thousand times `the ` took 24 seconds."""
-    piece = ADVERSARIES[adversary]
-    began = time.process_time()
-    for text in (piece * 5_000, f"x {piece * 5_000} x"):
-        YES_NO(text)
-        ANIMALS(text)
-    assert time.process_time() - began < 2.0  # under a quarter of a second of a free core
-
-
-def test_twice_the_length_takes_about_twice_the_time() -> None:
-    def seconds(words: int) -> float:
+def quickest(parse: Callable[[], object]) -> float:
+    """The least processor seconds of five readings: of one alone, another program's work on the
+    same core can be ten times that."""
+    seconds = []
+    for _ in range(5):
         began = time.process_time()
-        YES_NO("the " * words)
-        return time.process_time() - began
+        parse()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
-    seconds(1_000)
-    assert seconds(80_000) < 40 * max(seconds(8_000), 0.01)  # the square is a hundred
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_eight_times_the_length_takes_about_eight_times_the_seconds(adversary: str) -> None:
+    """Eight thousand times `the ` took 24 seconds. The square would take 64 times the seconds."""
+    piece = ADVERSARIES[adversary]
+
+    def read(repeats: int) -> None:
+        for text in (piece * repeats, f"x {piece * repeats} x"):
+            YES_NO(text)
+            ANIMALS(text)
+
+    assert quickest(lambda: read(4_000)) < 24 * max(quickest(lambda: read(500)), 0.0005)
 
 
 # -- the rule as it is defined: pass after pass over the whole text --------------------------------
