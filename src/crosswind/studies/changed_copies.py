@@ -54,7 +54,7 @@ class CopyAnswers:
     features: NDArray[np.float32] | None = None
 
 
-def copy_answers(
+def copy_answers(  # noqa: PLR0913
     answers: Answer,
     rows: RowSet,
     datasets: Mapping[str, AttributedDataset],

@@ -94,7 +94,7 @@ def with_train(sets: Split, **changes: Any) -> Split:
     return replace(sets, train=replace(sets.train, **changes))
 
 
-def run(
+def run(  # noqa: PLR0913
     method: Any,
     sets: Split | None = None,
     *,

@@ -165,7 +165,7 @@ class Optimiser:
 class LoopContext:
     """The implementation of `methods.base.RunContext` for one run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         method: Method,
         info: Info,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from crosswind.core.exhibits import Bars
 from crosswind.evaluation.compare import DifferenceSummary
@@ -34,6 +34,22 @@ Rows = list[dict[str, Any]]
 BARS = 30
 """Bars of an exhibit that are drawn."""
 _DESCRIBED = 12
+
+
+class FigureText(NamedTuple):
+    """The words of a figure: `description` is read aloud in place of the picture."""
+
+    title: str
+    caption: str
+    description: str
+
+
+class BarSize(NamedTuple):
+    """Pixels of a figure of bars: its width, and of each bar the room and the height."""
+
+    width: int
+    step: int
+    height: int
 
 
 # -- draws -----------------------------------------------------------------------------------------
@@ -180,9 +196,12 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
     return _at_place(
         "change",
         setting_results,
-        f"Change of {HEADLINE.words} against {reference} on {setting_results.place.set}, in points",
-        caption,
-        description,
+        FigureText(
+            f"Change of {HEADLINE.words} against {reference} on {setting_results.place.set}, in"
+            " points",
+            caption,
+            description,
+        ),
         method_map(shifts, methods, tooltip, diverging=True),
         data,
         "grid",
@@ -217,9 +236,7 @@ def worst_map(setting_results: PlaceResults) -> Figure | None:
     return _at_place(
         _WORST.slug,
         setting_results,
-        f"{_WORST.title} on {setting_results.place.set}",
-        caption,
-        description,
+        FigureText(f"{_WORST.title} on {setting_results.place.set}", caption, description),
         method_map(shifts, methods, tooltip, diverging=False),
         data,
         "grid",
@@ -337,9 +354,9 @@ def seed_strips(setting_results: PlaceResults) -> Figure | None:
     return _at_place(
         "seeds",
         setting_results,
-        f"{HEADLINE.title} of every seed on {setting_results.place.set}",
-        caption,
-        description,
+        FigureText(
+            f"{HEADLINE.title} of every seed on {setting_results.place.set}", caption, description
+        ),
         _panel_a_shift({"layer": layers}, shifts, 17),
         data,
         "wrap",
@@ -384,9 +401,9 @@ def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
     return _at_place(
         "rules",
         first_results,
-        f"Selection rules side by side on {first_results.place.set}",
-        caption,
-        description,
+        FigureText(
+            f"Selection rules side by side on {first_results.place.set}", caption, description
+        ),
         _panel_a_shift(points, shifts, max(20, 8 + 7 * len(rules))),
         data,
         "wrap",
@@ -411,9 +428,7 @@ def _panel_a_shift(view: dict[str, Any], shifts: Sequence[str], step: int) -> di
 def _at_place(
     figure_name: str,
     setting_results: PlaceResults,
-    title: str,
-    caption: str,
-    description: str,
+    words: FigureText,
     view: dict[str, Any],
     data: Rows,
     fit: str,
@@ -428,14 +443,13 @@ def _at_place(
     if figure_name == "rules":
         setting = setting._replace(rule="")
     else:
-        caption = " ".join([caption, *doubt_notes(setting_results)])
+        caption = " ".join([words.caption, *doubt_notes(setting_results)])
+        words = words._replace(caption=caption)
     name = "-".join(filter(None, (figure_name, *setting)))
     spec = chart(view, {"rows": data}, **params)
     return Figure(
         name,
-        title,
-        caption,
-        description,
+        *words,
         spec,
         fit,
         len(setting_results.shifts),
@@ -518,15 +532,15 @@ def time_bars(run_costs: Sequence[Cost]) -> Figure | None:
     mean_seconds = ", ".join(f"{name} {run_cost.mean:.1f}" for name, run_cost in named_costs)
     return _bars(
         "time",
-        "What the seconds of a run went on",
-        "Means over the runs that are done; the quickest and the slowest are in the table.",
-        f"Stacked bars of mean seconds a run, by what they went on: {mean_seconds}.",
+        FigureText(
+            "What the seconds of a run went on",
+            "Means over the runs that are done; the quickest and the slowest are in the table.",
+            f"Stacked bars of mean seconds a run, by what they went on: {mean_seconds}.",
+        ),
         encoding,
         data,
         names,
-        width=460,
-        step=26,
-        height=14,
+        BarSize(width=460, step=26, height=14),
     )
 
 
@@ -546,39 +560,29 @@ def bars(title: str, exhibit: Bars) -> Figure:
     numbers = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:_DESCRIBED])
     return _bars(
         slug(title),
-        title,
-        " ".join(captions),
-        f"Bars: {numbers}.",
+        FigureText(title, " ".join(captions), f"Bars: {numbers}."),
         encoding,
         data,
         names,
-        width=300,
-        step=18,
-        height=11,
+        BarSize(width=300, step=18, height=11),
     )
 
 
 def _bars(
     name: str,
-    title: str,
-    caption: str,
-    description: str,
+    words: FigureText,
     encoding: dict[str, Any],
     data: Rows,
     names: Sequence[str],
-    width: int,
-    step: int,
-    height: int,
+    size: BarSize,
 ) -> Figure:
     encoding = {"y": text("m", title=None, sort=names, axis={"labelLimit": 220}), **encoding}
     view = {
-        "width": width,
-        "height": {"step": step},
-        **layer("bar", encoding, data="rows", height=height),
+        "width": size.width,
+        "height": {"step": size.step},
+        **layer("bar", encoding, data="rows", height=size.height),
     }
-    return Figure(
-        name, title, caption, description, chart(view, {"rows": data}), "bars", names=_room(names)
-    )
+    return Figure(name, *words, chart(view, {"rows": data}), "bars", names=_room(names))
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import DifferenceSummary, Ranks, mean_ranks
 from crosswind.evaluation.metrics import (
@@ -42,6 +42,17 @@ from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
 _Layouts = set[tuple[int, int]]
+
+
+class _Notes(NamedTuple):
+    """Sentences below a table. `opening` stands before the one on the intervals, which are of
+    confidence `level`."""
+
+    others: Iterable[str]
+    opening: str = ""
+    level: float = LEVEL
+
+
 """The number of split seeds and of runs behind the cells of a table."""
 
 # -- every number ----------------------------------------------------------------------------------
@@ -234,7 +245,7 @@ def _by_shift(setting_results: PlaceResults, metric: Metric) -> ReportTable:
         [*key_columns, *setting_results.shifts],
         rows,
         layouts,
-        notes,
+        _Notes(notes),
         len(key_columns),
     )
 
@@ -279,9 +290,7 @@ def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> ReportTab
         ("method", *setting_results.shifts),
         rows,
         layouts,
-        notes,
-        first=first,
-        level=next(iter(verdicts.values())).level,
+        _Notes(notes, first, next(iter(verdicts.values())).level),
     )
 
 
@@ -363,7 +372,9 @@ def _worst_groups(setting_results: PlaceResults) -> ReportTable:
         *doubt_notes(setting_results),
     ]
     columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
-    return _table(_WORST.slug, _WORST.title, setting_results, columns, rows, layouts, notes, 2)
+    return _table(
+        _WORST.slug, _WORST.title, setting_results, columns, rows, layouts, _Notes(notes), 2
+    )
 
 
 def _estimates(setting_results: PlaceResults) -> ReportTable | None:
@@ -403,7 +414,7 @@ def _estimates(setting_results: PlaceResults) -> ReportTable | None:
     if not rows:
         return None
     title = "Estimated accuracy"
-    return _table("estimates", title, setting_results, columns, rows, layouts, notes, 3)
+    return _table("estimates", title, setting_results, columns, rows, layouts, _Notes(notes), 3)
 
 
 def _usual_worst(entry: Entry) -> tuple[str, int, int]:
@@ -454,10 +465,8 @@ def _table(
     columns: Sequence[str],
     rows: Sequence[list[Cell]],
     layouts: _Layouts,
-    notes: Iterable[str],
+    notes: _Notes,
     keys: int = 1,
-    first: str = "",
-    level: float = LEVEL,
 ) -> ReportTable:
     setting = setting_results.place
     title_parts = (
@@ -477,8 +486,9 @@ def _table(
         setting.set,
         setting.rule,
     )
-    every = filter(None, dict.fromkeys((first, interval_note(layouts, level), *notes)))
-    return ReportTable(name, title, tuple(columns), rows, tuple(every), keys)
+    intervals = interval_note(layouts, notes.level)
+    sentences = filter(None, dict.fromkeys((notes.opening, intervals, *notes.others)))
+    return ReportTable(name, title, tuple(columns), rows, tuple(sentences), keys)
 
 
 # -- of the page only ------------------------------------------------------------------------------
