@@ -28,7 +28,9 @@ def program() -> ModuleType:
 def known(kind: str, case: list[Any]) -> bool:
     """Whether a case is one of torch's own convolutions that the loop computes in another way."""
     if kind == "odd":
-        form, channels, kernel, stride, *_ = case
+        form, channels, kernel, stride, side, _ = case
+        if form == "bfloat16" and kernel > 1 and side < stride:
+            return True
         return form in ("rectangle", "valid", "bfloat16") and overruns(
             nn.Conv2d(channels, 8, kernel, stride)
         )
@@ -43,6 +45,7 @@ def check(rows: list[dict[str, Any]]) -> None:
         assert row["refused"] == 0 or row["kind"] in (
             "conv",
             "ours",
+            "low",
             "odd",
         ), "these may have a kernel larger than their input"
         assert all(known(row["kind"], json.loads(case)) for case in row["of"]), row

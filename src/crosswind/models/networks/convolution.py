@@ -1,5 +1,5 @@
-"""Convolutions that the CPU's own kernels compute out of bounds, or several times as slowly as
-matrix products.
+"""Convolutions that the CPU's own kernels compute out of bounds, from memory that nobody has
+written, or several times as slowly as matrix products.
 
 **Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. The gradient of its
 weights in channels-last memory is at fault in the kernels of torch's CPU backend (oneDNN 3.12).
@@ -8,6 +8,12 @@ by whole vectors. With fewer channels than a vector holds, 8 with AVX2 and 16 wi
 write past its end and corrupt the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such
 a convolution picks its pixels first and is computed without a stride: the same sums, safe in every
 layout and on every processor.
+
+**From unwritten memory.** On a processor with bfloat16 instructions (AVX-512 BF16) the same kernels
+leave a part of the gradient of the weights unwritten where a map is smaller than the stride, such
+as one pixel under a stride of 2, grouped and depthwise convolutions included. What stood in that
+memory before is then the gradient, NaN or worse: a plausible number. Such a map is padded by zeros
+here, which gives the same sums.
 
 **Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels
 spend most of their time on the padding there. A 3 x 3 convolution of 512 channels on a 2 x 2 map
@@ -93,6 +99,8 @@ class SmallMapConv2d(nn.Conv2d):
             return nn.functional.conv2d(
                 _picked(input, self.stride), self.weight, self.bias, groups=self.groups
             )
+        if self._leaves_unwritten(input):
+            return self._of_padded(input)
         # torch.func's transforms want a rule of their own for every hand-written backward pass.
         shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
         if shape is None:
@@ -109,6 +117,26 @@ class SmallMapConv2d(nn.Conv2d):
             return super().forward(input)
         out: Tensor = _Convolution.apply(x, weight, bias, shape)
         return out
+
+    def _leaves_unwritten(self, x: Tensor) -> bool:
+        """Whether kernels of bfloat16 leave a part of the weights' gradient unwritten: see the head
+        of this file."""
+        if x.device.type != "cpu" or max(self.kernel_size) == 1:
+            return False
+        smaller = x.shape[-2] < self.stride[0] or x.shape[-1] < self.stride[1]
+        return smaller and (torch.is_autocast_enabled("cpu") or x.dtype == torch.bfloat16)
+
+    def _of_padded(self, x: Tensor) -> Tensor:
+        """The convolution of a map that is padded to the stride at least, by pixels that no window
+        sees."""
+        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+        padded = nn.functional.pad(x, self._reversed_padding_repeated_twice, mode=mode)
+        below = max(0, self.stride[0] - padded.shape[-2])
+        right = max(0, self.stride[1] - padded.shape[-1])
+        padded = nn.functional.pad(padded, (0, right, 0, below))
+        return nn.functional.conv2d(
+            padded, self.weight, self.bias, self.stride, 0, self.dilation, self.groups
+        )
 
     def _shape_of(self, x: Tensor) -> Shape | None:
         """The sides, None for a convolution or an input of another kind."""
