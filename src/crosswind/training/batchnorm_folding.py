@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from crosswind.models.build import Model
-from crosswind.models.networks.convolution import SmallMapConv2d
+from crosswind.models.networks.convolution import PaddedConv2d, SmallMapConv2d
 
 _WAYS_IN = ("forward", "features", "taps", "until", "after")
 
@@ -187,7 +187,11 @@ def _traced(module: Model) -> _Plan:
     except Exception:  # whatever a forward pass makes of a placeholder: it is not understood then
         return [], []
     trace = _Trace(nodes, dict(taps.named_modules(remove_duplicate=False)))
-    layers = [node for node in nodes if trace.once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
+    layers = [
+        node
+        for node in nodes
+        if trace.once(node, nn.Conv2d, PaddedConv2d, SmallMapConv2d, nn.Linear)
+    ]
     pairs = []
     for layer in layers:
         if trace.is_before_its_norm(layer):

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 
 __all__ = [
+    "PaddedConv2d",
     "Product",
     "Shape",
     "SmallMapConv2d",
@@ -86,7 +87,36 @@ class Product(NamedTuple):
     first: bool
 
 
-class SmallMapConv2d(nn.Conv2d):
+class PaddedConv2d(nn.Conv2d):
+    """torch's convolution, of a padded map where bfloat16 kernels would leave a gradient unwritten:
+    see the head of this file."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[n, c, h, w] -> [n, k, h', w']."""
+        return self.of_padded(input) if self.leaves_unwritten(input) else super().forward(input)
+
+    def leaves_unwritten(self, x: Tensor) -> bool:
+        """Whether kernels of bfloat16 leave a part of the weights' gradient unwritten: see the head
+        of this file."""
+        if x.device.type != "cpu" or max(self.kernel_size) == 1:
+            return False
+        smaller = x.shape[-2] < self.stride[0] or x.shape[-1] < self.stride[1]
+        return smaller and (torch.is_autocast_enabled("cpu") or x.dtype == torch.bfloat16)
+
+    def of_padded(self, x: Tensor) -> Tensor:
+        """The convolution of a map that is padded to the stride at least, by pixels that no window
+        sees."""
+        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+        padded = nn.functional.pad(x, self._reversed_padding_repeated_twice, mode=mode)
+        below = max(0, self.stride[0] - padded.shape[-2])
+        right = max(0, self.stride[1] - padded.shape[-1])
+        padded = nn.functional.pad(padded, (0, right, 0, below))
+        return nn.functional.conv2d(
+            padded, self.weight, self.bias, self.stride, 0, self.dilation, self.groups
+        )
+
+
+class SmallMapConv2d(PaddedConv2d):
     """torch's convolution, by matrix products where the map is small, the input is on the CPU and
     in channels-last memory.
 
@@ -99,8 +129,8 @@ class SmallMapConv2d(nn.Conv2d):
             return nn.functional.conv2d(
                 _picked(input, self.stride), self.weight, self.bias, groups=self.groups
             )
-        if self._leaves_unwritten(input):
-            return self._of_padded(input)
+        if self.leaves_unwritten(input):
+            return self.of_padded(input)
         # torch.func's transforms want a rule of their own for every hand-written backward pass.
         shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
         if shape is None:
@@ -117,26 +147,6 @@ class SmallMapConv2d(nn.Conv2d):
             return super().forward(input)
         out: Tensor = _Convolution.apply(x, weight, bias, shape)
         return out
-
-    def _leaves_unwritten(self, x: Tensor) -> bool:
-        """Whether kernels of bfloat16 leave a part of the weights' gradient unwritten: see the head
-        of this file."""
-        if x.device.type != "cpu" or max(self.kernel_size) == 1:
-            return False
-        smaller = x.shape[-2] < self.stride[0] or x.shape[-1] < self.stride[1]
-        return smaller and (torch.is_autocast_enabled("cpu") or x.dtype == torch.bfloat16)
-
-    def _of_padded(self, x: Tensor) -> Tensor:
-        """The convolution of a map that is padded to the stride at least, by pixels that no window
-        sees."""
-        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-        padded = nn.functional.pad(x, self._reversed_padding_repeated_twice, mode=mode)
-        below = max(0, self.stride[0] - padded.shape[-2])
-        right = max(0, self.stride[1] - padded.shape[-1])
-        padded = nn.functional.pad(padded, (0, right, 0, below))
-        return nn.functional.conv2d(
-            padded, self.weight, self.bias, self.stride, 0, self.dilation, self.groups
-        )
 
     def _shape_of(self, x: Tensor) -> Shape | None:
         """The sides, None for a convolution or an input of another kind."""
@@ -193,12 +203,14 @@ def overruns(layer: nn.Module) -> bool:
 
 
 def without_overruns(module: Module) -> Module:
-    """`module` itself, each convolution in it that `overruns` made one that picks its pixels first:
-    nothing else changes.
+    """`module` itself, each convolution in it that `overruns` made one that picks its pixels first,
+    torch's others `PaddedConv2d`: nothing else changes.
 
     A convolution that is called as a function, without a layer, is not seen.
     """
     for submodule in module.modules():
+        if type(submodule) is nn.Conv2d and not overruns(submodule):
+            submodule.__class__ = PaddedConv2d
         if not overruns(submodule) or type(submodule) is SmallMapConv2d:
             continue
         assert isinstance(submodule, nn.Conv2d)
