@@ -27,7 +27,7 @@ from crosswind.core.errors import InputError, StoreError
 from crosswind.live.prometheus import exposition
 from crosswind.live.server import LiveServer
 from crosswind.live.state import LiveStudy
-from crosswind.studies.database import runs, scores, study_runs
+from crosswind.studies.database import runs, scores, studies, study_runs
 from crosswind.studies.store import Store
 
 BROWSER = next(
@@ -198,9 +198,26 @@ def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
     assert number == 8
     assert seconds > 0
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
-    assert values['crosswind_job_seconds_sum{kind="fit"}'] == pytest.approx(seconds)
-    assert values['crosswind_job_seconds_count{kind="fit"}'] == number
+    of_fits_labels = '{study="live",kind="fit"}'
+    assert values[f"crosswind_job_seconds_sum{of_fits_labels}"] == pytest.approx(seconds)
+    assert values[f"crosswind_job_seconds_count{of_fits_labels}"] == number
     assert "# TYPE crosswind_job_seconds summary" in lines
+
+
+def test_seconds_of_jobs_are_those_of_the_study_that_is_looked_at(mixed: Path) -> None:
+    with Store.open(mixed, create=True) as store:
+        with store.transaction() as connection:
+            fits = sa.select(runs.c.key, runs.c.seconds).where(runs.c.kind == "fit")
+            key, seconds = connection.execute(fits.order_by(runs.c.key)).first() or ("", 0.0)
+            labels = {"method": "erm", "shift": "none", "seed": 0}
+            other = {"study": "other", "position": 0, "key": key, "labels": json.dumps(labels)}
+            connection.execute(study_runs.insert(), [other])
+            resolved = connection.execute(sa.text("SELECT * FROM studies")).mappings().one()
+            connection.execute(studies.insert(), [{**resolved, "name": "other"}])
+        of_other = LiveStudy(store, "other").look()["job_seconds"]
+        of_live = LiveStudy(store, "live").look()["job_seconds"]
+    assert of_other == {"fit": {"number": 1, "seconds": pytest.approx(seconds)}}
+    assert of_live["fit"]["number"] == 8
 
 
 def test_every_metric_has_a_type_and_help_and_stands_once(mixed: Path) -> None:

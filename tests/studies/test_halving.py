@@ -13,8 +13,13 @@ import pytest
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
+from crosswind.reports.gather import gather
+from crosswind.reports.scores.notes import STOPPED_NOTE
+from crosswind.reports.scores.results import arrange
 from crosswind.studies import halving
 from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.axes import methods_of
+from crosswind.studies.best_settings import best_points
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.halving import rungs_of
 from crosswind.studies.leases import Driver
@@ -50,7 +55,8 @@ def executed(study_fields: Mapping[str, Any], out: Path) -> Plan:
     """A study that is run to its end in this process, in the store `out`."""
     plan = make_plan(study_from(dict(study_fields)))
     with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
-        store.add_plan(plan.study.name, dict(study_fields), {}, plan.jobs)
+        resolved = plan.study.model_dump()
+        store.add_plan(plan.study.name, dict(study_fields), resolved, plan.jobs)
         summary = drive(store, plan.jobs, engine)
         assert summary.failed == 0
     return plan
@@ -217,9 +223,69 @@ def test_the_choice_of_a_search_that_halved_says_so(
 ) -> None:
     _, halved, _, whole = stores
     assert _status(["best", str(halved)]) == 0
-    assert "# the search halved: a point that was stopped" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert (
+        "# the search halved: a point that was stopped" in said and "most runs come first" in said
+    )
+    assert _status(["best", str(halved), "--by-score"]) == 0
+    assert "compared by score alone" in capsys.readouterr().out
     assert _status(["best", str(whole)]) == 0
     assert "halved" not in capsys.readouterr().out
+
+
+def test_a_stopped_point_is_not_the_best_unless_scores_alone_are_asked_for() -> None:
+    study = study_from({**STUDY, "methods": ["erm"], "search": {"points": 3}})
+    points = [point for point, _, _ in methods_of(study)["erm"].points]
+    # The first is stopped at both seeds, the second at one, the third at one: the best of these two.
+    scores = [(points[0], 0.9, 0.9), (points[1], 0.6, 0.5), (points[2], 0.7, 0.8)]
+    stopped = {points[0]: (1, 1), points[1]: (1, 0), points[2]: (0, 1)}
+    rows = [
+        {
+            "rule": "best-id",
+            "set": "validation",
+            "method": "erm",
+            "point": point,
+            "metrics": {"accuracy": score} | ({"stopped": True} if is_stopped else {}),
+        }
+        for point, *point_scores in scores
+        for score, is_stopped in zip(point_scores, stopped[point], strict=True)
+    ]
+    preferred = best_points(study, rows, "best-id")["erm"]
+    assert (preferred.point, preferred.runs, preferred.ended) == (points[2], 2, 1)
+    assert preferred.score == pytest.approx(0.75) and preferred.second == pytest.approx(0.55)
+    by_score = best_points(study, rows, "best-id", by_score=True)["erm"]
+    assert (by_score.point, by_score.ended) == (points[0], 0)
+
+
+def test_a_report_says_how_many_points_were_trained_to_the_end(
+    stores: tuple[Plan, Path, Plan, Path],
+) -> None:
+    _, halved, _, whole = stores
+    texts = {}
+    for name, out in (("halved", halved), ("whole", whole)):
+        with Store.open(out) as store:
+            rows = store.results(name)
+            tables = gather(store, name).text_tables()
+            texts[name] = "\n".join(table.to_text(400) for table in tables)
+        n_stopped = sum(row["metrics"].get("stopped", False) for row in rows)
+        n_runs = len({row["key"] for row in rows})
+        assert (n_stopped * 10, n_runs) == ((6 * len(rows), 10) if name == "halved" else (0, 10))
+    assert "5, 2 to the end" in texts["halved"] and STOPPED_NOTE[:40] in texts["halved"]
+    assert "to the end" not in texts["whole"]
+
+
+def test_a_report_chooses_a_stopped_point_only_where_none_was_trained_to_the_end() -> None:
+    def scored(point: str, accuracy: float, stopped: bool) -> dict[str, Any]:
+        metrics: dict[str, Any] = {"accuracy": accuracy, "nll": 1.0, "selected_step": 1}
+        labels = {"study": "s", "data": "d", "shift": "none", "size": "all", "model": "m"}
+        run = {**labels, "method": "erm", "point": point, "seed": 0, "status": "finished"}
+        metrics |= {"stopped": True} if stopped else {}
+        return {**run, "rule": "last", "set": "validation", "metrics": metrics}
+
+    for last_stopped, chosen in ((False, "b"), (True, "a")):
+        arranged = arrange([scored("a", 0.9, True), scored("b", 0.8, last_stopped)])
+        (entry,) = next(iter(arranged.places.values())).entries.values()
+        assert entry.chosen == {0: chosen} and entry.stopped == {0: 1 + last_stopped}
 
 
 @pytest.mark.parametrize(

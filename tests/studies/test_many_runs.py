@@ -15,7 +15,12 @@ from crosswind.cli.main import _status
 from crosswind.studies import store as store_module
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.database import WITH_FILES
-from crosswind.studies.plan import plan_of
+from crosswind.studies.done_before import ended_stamp, fingerprint, fingerprint_of_study
+from crosswind.studies.leases import Driver
+from crosswind.studies.plan import Plan, make_plan, plan_of
+from crosswind.studies.run_recorder import RunRecorder
+from crosswind.studies.running import run_plan
+from crosswind.studies.spec import Study, load_study
 from crosswind.studies.store import Store
 
 
@@ -58,6 +63,78 @@ def test_a_run_with_nothing_to_do_says_again_what_was_found(
     with Store.open(many / "out", create=True) as store:
         store.undo([key])
     assert _status(run) == 0
+
+
+def test_a_run_with_nothing_to_do_plans_one_seed_and_opens_the_store_for_reading(
+    many: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ["run", str(many / "many.yaml"), "--out", str(many / "out"), "--workers", "1"]
+    assert _status(run) == 0
+    first = capsys.readouterr()
+    planned_seeds: list[list[int]] = []
+
+    def noted(study: Study, folder: Path | None) -> Plan:
+        planned_seeds.append(study.seed_list)
+        return make_plan(study, folder)
+
+    monkeypatch.setattr("crosswind.studies.done_before.make_plan", noted)
+    monkeypatch.setattr("crosswind.studies.plan.plan_of", None)  # would fail if it were called
+    written = (many / "out" / "store.sqlite").stat().st_mtime_ns
+    assert _status(run) == 0
+    again = capsys.readouterr()
+    assert planned_seeds == [[0]]
+    assert (many / "out" / "store.sqlite").stat().st_mtime_ns == written
+    assert again.out.splitlines()[:-3] == first.out.splitlines()[:-3]
+    assert again.out.splitlines()[-3:] == [
+        "0 runs in 0 s.",
+        f"Results: crosswind report {many / 'out'}",
+        f"The page is {many / 'out' / 'report.html'}",
+    ]
+    assert again.err == first.err and "40 of 40 runs done" in again.err
+    monkeypatch.undo()
+
+
+def test_what_ended_before_is_told_by_one_seed_of_a_plan(many: Path) -> None:
+    file = many / "many.yaml"
+    whole = plan_of(str(file))
+    one_seed = fingerprint_of_study(whole.study, many)
+    assert fingerprint(whole.study, whole.jobs) == one_seed
+    settings = (
+        ["seeds=5"],
+        ["seeds=[0, 1, 2, 4]"],
+        ["training.steps=3"],
+        ["training.batch=8"],
+        ["sizes.small.total=50"],
+        ["shifts.SC.strength=0.7"],
+        ["selection=['last']"],
+        ["data.digits.roles.test=11"],
+        ["methods.erm.training={steps: 4}"],
+        ["name=another"],
+    )
+    others = [fingerprint_of_study(load_study(str(file), None, words), many) for words in settings]
+    assert len({one_seed, *others}) == 1 + len(settings)
+
+
+def test_a_store_in_which_something_is_to_be_done_has_no_stamp(many: Path, tmp_path: Path) -> None:
+    shutil.copytree(many / "out", tmp_path / "out")
+    with Store.open(tmp_path / "out", create=True) as store:
+        run_plan(plan_of(str(many / "many.yaml")), store)  # what other tests left undone
+        stamp = ended_stamp(store, "many")
+        assert stamp is not None and ended_stamp(store, "many") == stamp
+        assert ended_stamp(store, "another") is None
+        recorder = RunRecorder(store, Driver.current())
+        recorder.enter()
+        assert ended_stamp(store, "many") is None
+        recorder.leave()
+        assert ended_stamp(store, "many") == stamp
+        key = store.runs("many")[0]["key"]
+        store.undo([key])
+        assert ended_stamp(store, "many") is None
+        run_plan(plan_of(str(many / "many.yaml")), store)
+        assert ended_stamp(store, "many") not in (None, stamp)
+        stamp = ended_stamp(store, "many")
+        store.add_plan("second", {}, {}, plan_of(str(many / "many.yaml"), None, ["seeds=1"]).jobs)
+        assert ended_stamp(store, "many") not in (None, stamp)
 
 
 def test_a_plan_that_the_store_holds_is_not_written_again(many: Path) -> None:

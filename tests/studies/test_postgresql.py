@@ -1,21 +1,25 @@
 """The store on a real PostgreSQL server, started for the test as a user that is not root."""
 
 import contextlib
-import os
-import shutil
+import json
+import re
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.live.test_live import STUDY
+from tests.studies.postgres_server import PostgresServer, why_no_server
 from tests.studies.toys import JOB, graph, planned
 
+import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
+from crosswind.reports.gather import gather
+from crosswind.reports.page import write_page
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.pool import WorkerPool
@@ -25,72 +29,18 @@ from crosswind.studies.store import Store
 pytestmark = pytest.mark.slow
 
 
-def as_postgres(*command):
-    """`command` as the server's own user; PostgreSQL refuses to run as root."""
-    return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else list(command)
-
-
 @pytest.fixture(scope="module")
 def server():
     pytest.importorskip("psycopg")
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not binaries:
-        pytest.skip("no PostgreSQL server below /usr/lib/postgresql")
-    if os.geteuid() == 0 and (
-        not shutil.which("runuser")
-        or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip("root cannot start PostgreSQL without a user postgres")
-    folder = Path(
-        tempfile.mkdtemp(prefix="pg-")
-    )  # short: a socket's path has at most 107 characters
-    folder.chmod(0o777)
-    data = str(folder / "data")
-    control = str(binaries[-1] / "pg_ctl")
-    try:
-        initialise = [
-            str(binaries[-1] / "initdb"),
-            "-D",
-            data,
-            "-U",
-            "tester",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]
-        subprocess.run(as_postgres(*initialise), check=True, capture_output=True, cwd=folder)
-        options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
-        begin = [control, "-D", data, "-o", options, "-l", str(folder / "log"), "-w", "start"]
-        subprocess.run(
-            as_postgres(*begin),
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-        )
-        yield f"postgresql://tester@/{{}}?host={folder}"
-    finally:
-        subprocess.run(
-            as_postgres(control, "-D", data, "-m", "immediate", "stop"),
-            capture_output=True,
-            check=False,
-            cwd=folder,
-        )
-        shutil.rmtree(folder, ignore_errors=True)
+    if problem := why_no_server():
+        pytest.skip(problem)
+    with PostgresServer() as started:
+        yield started
 
 
 @pytest.fixture
 def url(server, request):
-    import psycopg
-
-    name = f"t{abs(hash(request.node.name))}"
-    with contextlib.closing(
-        psycopg.connect(server.format("postgres"), autocommit=True)
-    ) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return server.format(name)
+    return server.create(f"t{abs(hash(request.node.name))}")
 
 
 def test_a_study_runs_and_is_read(url, tmp_path):
@@ -192,7 +142,7 @@ def test_what_is_no_store_is_one_sentence(url, server, tmp_path):
     with pytest.raises(StoreError, match="not a Crosswind store"):
         Store.open(url)
     with pytest.raises(StoreError, match="does not exist"):
-        Store.open(server.format("nowhere"))
+        Store.open(server.url("nowhere"))
     Store.open(url, tmp_path, create=True).close()
     with Store.open(url) as store, store.transaction() as connection:
         connection.execute(database.meta.update().values(value="99"))
@@ -210,3 +160,48 @@ def test_a_server_that_goes_away_is_one_sentence(url, tmp_path):
         ):
             connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
         assert store.study_names() == ["study"]  # a new connection is made
+
+
+def copied_to_postgresql(folder, url):
+    """The rows of a store of SQLite, put into an empty database as they are."""
+    Store.open(url, folder, create=True).close()
+    with (
+        Store.open(folder) as source,
+        Store.open(url, folder, create=True) as target,
+        source.transaction() as reading,
+        target.transaction() as writing,
+    ):
+        copied = 0
+        for table in (database.studies, database.study_runs, database.runs, database.scores):
+            rows = [dict(row) for row in reading.execute(table.select()).mappings()]
+            writing.execute(table.insert(), rows[::-1])  # an order of rows that is not the plan's
+            copied += len(rows)
+    return copied
+
+
+def report_bytes(where, out, page):
+    """Everything that a report says: text, LaTeX, numbers, JSON and the page, but for the minute."""
+    with Store.open(where, out) as store:
+        record = gather(store, "live")
+        tables = record.text_tables()
+        write_page([record], "the store", page)
+        html = re.sub(rb"Written [0-9: -]+ UTC", b"Written", page.read_bytes())
+        return {
+            "text": record.to_text(),
+            "tables": [table.to_text() for table in tables],
+            "latex": [table.to_latex() for table in tables],
+            "csv": [table.to_csv() for table in record.number_tables(every=True)],
+            "json": json.dumps(record.to_json()),
+            "page": html,
+        }
+
+
+def test_reports_are_equal_to_the_byte_to_those_of_sqlite(url, tmp_path):
+    out = tmp_path / "out"
+    assert cw.run_study(STUDY, out).summary.finished == 8
+    assert copied_to_postgresql(out, url) > 8 * 5
+    of_sqlite = report_bytes(out, None, tmp_path / "sqlite.html")
+    of_postgresql = report_bytes(url, out, tmp_path / "postgresql.html")
+    assert len(of_sqlite["page"]) > 100_000 and len(of_sqlite["tables"]) > 5
+    for name, content in of_sqlite.items():
+        assert of_postgresql[name] == content, name

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crosswind.cli.options import DEFAULT_OUT, StoreWord, StudyName, written
 from crosswind.core.errors import InputError
+
+if TYPE_CHECKING:
+    from crosswind.studies.best_settings import BestPoint
 
 
 def best_command(
@@ -21,6 +24,13 @@ def best_command(
         str | None,
         typer.Option("--rule", metavar="RULE", help="Selection rule; default: the study's first."),
     ] = None,
+    by_score: Annotated[
+        bool,
+        typer.Option(
+            "--by-score",
+            help="Of a search by halving, choose also among points that were stopped.",
+        ),
+    ] = False,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="N", min=1, max=1000, help="Fresh seeds.")
     ] = 5,
@@ -47,7 +57,7 @@ def best_command(
         entry = store.study(name)
         study = study_from({**entry["given"], "name": name}, where=f"study {name}")
         rule_name = rule or study.selection[0]
-        best = best_points(study, store.results(name), rule_name)
+        best = best_points(study, store.results(name), rule_name, by_score)
         fields = frozen_study(entry["given"], study, best, seeds)
     lines = []
     for point in best.values():
@@ -56,12 +66,17 @@ def best_command(
             next_best = f" (the next one {point.second:.1%})"
         lines.append(
             f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
-            f" {point.runs} runs{next_best}"
+            f" {point.runs} runs{_ended_words(point)}{next_best}"
         )
     if study.search is not None and study.search.halving is not None:
+        preferred = (
+            "points are compared by score alone (--by-score)"
+            if by_score
+            else "points that were trained to the end in most runs come first"
+        )
         lines.append(
             "the search halved: a point that was stopped in some of its runs counts there with its"
-            " score at that step"
+            f" score at that step; {preferred}"
         )
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
     head = "".join(f"# {line}\n" for line in lines)
@@ -73,3 +88,10 @@ def best_command(
     with written("--to", to):
         to.write_text(head + text, encoding="utf-8")
     typer.echo(f"wrote {to}: crosswind run {to}")
+
+
+def _ended_words(point: BestPoint) -> str:
+    """In how many of its runs a search that halves trained a point to the end."""
+    if point.ended == point.runs:
+        return ""
+    return f", in {point.ended} of them trained to the end"

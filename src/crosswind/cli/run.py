@@ -120,9 +120,6 @@ def run_command(
     """Run a study. What is finished in DIR already is not done again, so the same command goes on
     after a stop."""
     from crosswind.data.budget import memory_bytes
-    from crosswind.studies.plan import plan_of
-    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
-    from crosswind.studies.store import Store
 
     out = Path(out_word)
     if store_url is not None and "://" not in store_url:
@@ -135,6 +132,13 @@ def run_command(
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
+    changes = (store_url, retry_failed, log, profile, as_json)
+    if engine == "pool" and not any(changes) and _is_done(study, scale, settings or (), out):
+        return 0
+    from crosswind.studies.plan import plan_of
+    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
+    from crosswind.studies.store import Store
+
     planned = plan_of(study, scale, settings or ())
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
@@ -164,9 +168,55 @@ def run_command(
                 profile=traces,
             )
         status = _finish(store, planned, summary, store_url or str(out), as_json)
+        _remember(store, planned, summary)
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
     return status
+
+
+def _is_done(word: str, scale: str | None, settings: Sequence[str], out: Path) -> bool:
+    """Whether a study ended before and is still as it was; then what it said is printed again."""
+    from crosswind.reports.saved_text import has_saved_text, saved_text_unplanned
+
+    if not has_saved_text(out):
+        return False
+    from crosswind.studies.done_before import fingerprint_of_study
+    from crosswind.studies.reading import find_study
+    from crosswind.studies.scheduler import Progress
+    from crosswind.studies.spec import load_study
+    from crosswind.studies.store import Store
+
+    study = load_study(word, scale, settings)
+    fingerprint = fingerprint_of_study(study, find_study(word)[1].parent)
+    with Store.open(out) as store:
+        said = saved_text_unplanned(store, study.name, fingerprint)
+        if said is None or store.damaged(study.name):
+            return False
+        counts = store.counts(study.name)
+    for text in said["warnings"]:
+        typer.echo(f"warning: {text}", err=True)
+    n_done = counts["total"]
+    message = f"{n_done} of {n_done} runs are done already"
+    with progress_bar() as display:
+        _teller(study.name, display)(Progress(n_done, 0, 0, n_done, None, message, ""))
+    _print_said(said, study.name, "0 runs in 0 s.", str(out))
+    return True
+
+
+def _remember(store: Store, planned: Plan, summary: Summary) -> None:
+    """Keep beside the text of a study that ended what `_is_done` compares."""
+    if summary.failed or summary.stopped:
+        return
+    from crosswind.reports.saved_text import add_to_text
+    from crosswind.studies.done_before import ended_stamp, fingerprint
+
+    add_to_text(
+        store,
+        planned.study.name,
+        fingerprint=fingerprint(planned.study, planned.jobs),
+        stamp=ended_stamp(store, planned.study.name),
+        warnings=list(planned.warnings),
+    )
 
 
 def _trackers(words: Sequence[str], out: Path, study: str) -> list[Any]:
@@ -264,15 +314,20 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             save_text(store, name, state, said)
     if not as_json:
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
-        of_study = f" --study {name}" if said["studies"] > 1 else ""
-        typer.echo(said["text"])
-        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.")
-        typer.echo(f"Results: crosswind report {where}{of_study}")
-        typer.echo(said["page sentence"])
+        _print_said(said, name, f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.", where)
     warn_of_damage(name, damaged, where)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     return 1 if summary.failed or summary.stopped else 0
+
+
+def _print_said(said: dict[str, Any], study: str, executed: str, where: str) -> None:
+    """Print the text of a study, how much was `executed`, and where its report is."""
+    of_study = f" --study {study}" if said["studies"] > 1 else ""
+    typer.echo(said["text"])
+    typer.echo(executed)
+    typer.echo(f"Results: crosswind report {where}{of_study}")
+    typer.echo(said["page sentence"])
 
 
 def _report(store: Store, planned: Plan, as_json: bool) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 K = TypeVar("K", bound=Hashable)
 
 # Differences of accuracies that are equal on paper differ in the last bits; a spread below this is
@@ -365,15 +367,15 @@ def mean_ranks(blocks: Sequence[Mapping[str, float]]) -> Ranks:
     """
     names = list(dict.fromkeys(name for block in blocks for name in block))
     full_blocks = [block for block in blocks if len(block) == len(names)]
-    totals = dict.fromkeys(names, 0.0)
-    for block in full_blocks:
-        for name, value in block.items():
-            better = sum(other_value > value for other_value in block.values())
-            equal = sum(other_value == value for other_value in block.values())
-            totals[name] += better + (equal + 1) / 2
+    totals = np.zeros(len(names))
+    for start in range(0, len(full_blocks), 1000):  # pairs of all blocks would fill the memory
+        chunk = full_blocks[start : start + 1000]
+        values = np.array([[block[name] for name in names] for block in chunk])
+        better = (values[:, None, :] > values[:, :, None]).sum(axis=2)
+        equal = (values[:, None, :] == values[:, :, None]).sum(axis=2)
+        totals += (better + (equal + 1) / 2).sum(axis=0)  # halves: exact in any order
+    means: dict[str, float] = {}
     if full_blocks:
-        means = {name: total / len(full_blocks) for name, total in totals.items()}
-    else:
-        means = {}
+        means = dict(zip(names, (totals / len(full_blocks)).tolist(), strict=True))
     left_out = len(blocks) - len(full_blocks)
     return Ranks(means, len(full_blocks), left_out)

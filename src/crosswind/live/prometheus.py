@@ -63,14 +63,14 @@ def _lines(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"# HELP {name} {help_text}"
         yield f"# TYPE {name} gauge"
         for labels, value in samples:
-            written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            yield f"{name}{{{written}}} {float(value)!r}"
+            yield f"{name}{_in_braces(labels)} {float(value)!r}"
     name = "crosswind_job_seconds"
-    yield f"# HELP {name} Seconds of the jobs of the store that ended, by kind."
+    yield f"# HELP {name} Seconds of the jobs of the study that ended, by kind."
     yield f"# TYPE {name} summary"
     for kind, ended in state["job_seconds"].items():
-        yield f'{name}_sum{{kind="{_escaped(kind)}"}} {float(ended["seconds"])!r}'
-        yield f'{name}_count{{kind="{_escaped(kind)}"}} {float(ended["number"])!r}'
+        of_kind = _in_braces({**study, "kind": kind})
+        yield f"{name}_sum{of_kind} {float(ended['seconds'])!r}"
+        yield f"{name}_count{of_kind} {float(ended['number'])!r}"
 
 
 def _by_label(
@@ -88,6 +88,11 @@ def _failures(study: Mapping[str, str], state: Mapping[str, Any]) -> Samples:
     for failure in state["failures"]:
         by_cause[failure["cause"]] = by_cause.get(failure["cause"], 0) + failure["runs"]
     return [({**study, "cause": cause}, number) for cause, number in by_cause.items()]
+
+
+def _in_braces(labels: Mapping[str, str]) -> str:
+    written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{{{written}}}"
 
 
 def _escaped(text: str) -> str:

@@ -36,7 +36,7 @@ SCORE_SECONDS = 30.0
 """Between two looks at the scores of a database that does not number them (PostgreSQL)."""
 
 ENDED_SECONDS = 10.0
-"""Between two looks at which fits ended last."""
+"""Between two looks at which fits ended last, and at the seconds of all jobs."""
 
 Pair = tuple[str, str]
 """A method and a shift."""
@@ -60,6 +60,8 @@ class LiveStudy:
         self._scored_at = -math.inf
         self._ended_at = -math.inf
         self._last_ended: list[str] = []
+        self._seconds_at = -math.inf
+        self._job_seconds: dict[str, dict[str, float]] = {}
         self._forget_scores()
 
     def look(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class LiveStudy:
             "runs_per_hour": 3600 * rate,
             "methods": _by_label(by_pair, 0),
             "shifts": _by_label(by_pair, 1),
-            "job_seconds": _seconds_by_kind(ended),
+            "job_seconds": self._seconds_by_kind(),
             "failures": self._failures(),
             "workers": self._workers(live, read_at, ended),
             "running": self._running(live, read_at),
@@ -258,23 +260,25 @@ class LiveStudy:
         ]
 
     def _ended(self, read_at: float) -> Sequence[Any]:
-        """Jobs of the store that ended, by kind, driver and worker: how many and their seconds, in
-        all and in the last minutes. One pass over the table, which is what a look takes longest
-        for."""
-        since = read_at - RATE_SECONDS
-        is_late = runs.c.finished > since
+        """Jobs of the store that ended in the last minutes, by kind, driver and worker: how many, and
+        their seconds."""
         query = sa.select(
             runs.c.kind,
             runs.c.driver,
             runs.c.worker,
-            sa.func.count(runs.c.seconds).label("number"),
-            sa.func.coalesce(sa.func.sum(runs.c.seconds), 0.0).label("seconds"),
-            sa.func.count(sa.case((is_late, 1))).label("lately"),
-            sa.func.coalesce(sa.func.sum(sa.case((is_late, runs.c.seconds))), 0.0).label(
-                "late_seconds"
-            ),
-        )
+            sa.func.count().label("lately"),
+            sa.func.coalesce(sa.func.sum(runs.c.seconds), 0.0).label("late_seconds"),
+        ).where(runs.c.finished > read_at - RATE_SECONDS)
         return list(self._read(query.group_by(runs.c.kind, runs.c.driver, runs.c.worker)))
+
+    def _seconds_by_kind(self) -> dict[str, dict[str, float]]:
+        """The number and the seconds of the jobs of the study that ended, by kind, at most
+        `ENDED_SECONDS` old: they are read in one pass over the table, which a look takes longest
+        for."""
+        if time.monotonic() - self._seconds_at >= ENDED_SECONDS:
+            self._job_seconds = self._store.job_seconds(self._study)
+            self._seconds_at = time.monotonic()
+        return self._job_seconds
 
     def _rate(self, read_at: float) -> float:
         """Runs of the study a second, of those that ended in the last minutes."""
@@ -384,16 +388,6 @@ def _by_label(by_pair: Mapping[Pair, Counter[str]], place: int) -> list[dict[str
         {"name": name, "total": tally.total(), **{status: tally[status] for status in STATUSES}}
         for name, tally in counts.items()
     ]
-
-
-def _seconds_by_kind(ended: Sequence[Any]) -> dict[str, dict[str, float]]:
-    """The number and the seconds of the jobs of the store that ended, by kind."""
-    by_kind: dict[str, dict[str, float]] = {}
-    for job in ended:
-        entry = by_kind.setdefault(str(job.kind), {"number": 0, "seconds": 0.0})
-        entry["number"] += int(job.number)
-        entry["seconds"] += float(job.seconds)
-    return by_kind
 
 
 def _history(file: Path) -> list[dict[str, Any]]:

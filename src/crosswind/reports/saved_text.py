@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 FILE = ".report.json"
 
-__all__ = ["save_text", "saved_text", "state_of"]
+__all__ = [
+    "add_to_text",
+    "has_saved_text",
+    "save_text",
+    "saved_text",
+    "saved_text_unplanned",
+    "state_of",
+]
 
 
 def state_of(store: Store, study: str, summary: Summary) -> str | None:
@@ -38,14 +45,35 @@ def state_of(store: Store, study: str, summary: Summary) -> str | None:
 def saved_text(store: Store, study: str, state: str | None) -> dict[str, Any] | None:
     """The text that `save_text` kept of the study in this state; None where there is nothing, or no
     page."""
+    kept = _kept(store, study)
+    return kept if kept is not None and state is not None and kept.get("state") == state else None
+
+
+def has_saved_text(out: Path) -> bool:
+    """Whether some text is kept in the folder of a store."""
+    return (out / FILE).is_file()
+
+
+def saved_text_unplanned(store: Store, study: str, fingerprint: str) -> dict[str, Any] | None:
+    """The text that was kept of the study, where its plan and its store are still those of then;
+    None where runs are to be done, or where that cannot be told without a plan."""
+    from crosswind.studies.done_before import ended_stamp
+
+    kept = _kept(store, study)
+    if kept is None or kept.get("fingerprint") != fingerprint:
+        return None
+    stamp = ended_stamp(store, study)
+    return kept if stamp is not None and kept.get("stamp") == stamp else None
+
+
+def _kept(store: Store, study: str) -> dict[str, Any] | None:
+    """The values kept of the study, in whatever state it was; None without them or without its page."""
     try:
         kept = json.loads((store.out / FILE).read_text(encoding="utf-8"))
         is_kept = isinstance(kept, dict) and (store.out / str(kept.get("page"))).is_file()
     except (OSError, ValueError, StoreError):
         return None
-    if state is None or not is_kept or (kept.get("study"), kept.get("state")) != (study, state):
-        return None
-    return kept
+    return kept if is_kept and kept.get("study") == study else None
 
 
 def save_text(store: Store, study: str, state: str | None, kept: Mapping[str, Any]) -> None:
@@ -57,3 +85,10 @@ def save_text(store: Store, study: str, state: str | None, kept: Mapping[str, An
         write_atomically(store.out / FILE, json.dumps(values).encode())
     except (OSError, StoreError):
         pass
+
+
+def add_to_text(store: Store, study: str, **values: Any) -> None:
+    """Add values to what is kept of a study; nothing where nothing is kept."""
+    kept = _kept(store, study)
+    if kept is not None and any(kept.get(name) != value for name, value in values.items()):
+        save_text(store, study, kept["state"], kept | values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,8 @@ class BestPoint:
     """The point of a method whose runs validated best.
 
     `score` in [0, 1]: the mean of the rule's score over the `runs` of the point, all data sets,
-    shifts, sizes, models and seeds. `tried`: the number of points, and `second` the score of the
+    shifts, sizes, models and seeds. `ended`: in how many of them it was trained to the end, all of
+    them but of a search that halves. `tried`: the number of points, and `second` the score of the
     next one, None where there is none.
     """
 
@@ -29,15 +31,19 @@ class BestPoint:
     point: str
     score: float
     runs: int
+    ended: int
     tried: int
     second: float | None
 
 
 def best_points(
-    study: Study, results: Iterable[Mapping[str, Any]], rule_name: str
+    study: Study, results: Iterable[Mapping[str, Any]], rule_name: str, by_score: bool = False
 ) -> dict[str, BestPoint]:
     """The best point of each method of a study that has several, by the validation set and the score
     of a selection rule; of equal ones the first.
+
+    Of a search that halves it is one of the points that were trained to the end in most runs, unless
+    `by_score`: then a point that was stopped counts with the score that it had.
 
     `results`: those of the store. Each point is judged on the same runs: raises `InputError` where
     one has fewer than another, as long as the study is not done.
@@ -46,10 +52,12 @@ def best_points(
     if rule_name not in (*RULES, "last"):
         raise unknown("--rule", "selection rule", rule_name, [*RULES, "last"])
     scores: dict[str, dict[str, list[float]]] = {}
+    ended: Counter[tuple[str, str]] = Counter()
     for entry in results:
         if entry["rule"] == rule_name and entry["set"] == rule.set:
             by_point = scores.setdefault(str(entry["method"]), {})
             by_point.setdefault(str(entry["point"]), []).append(_score(entry["metrics"], rule))
+            ended[str(entry["method"]), str(entry["point"])] += not entry["metrics"].get("stopped")
     best = {}
     for label, method in methods_of(study).items():
         points = [point for point, _, _ in method.points]
@@ -64,10 +72,11 @@ def best_points(
             )
             raise InputError("STORE", problem)
         means = {point: math.fsum(values) / len(values) for point, values in by_point.items()}
-        ranked = sorted(points, key=lambda point: -means[point])
-        score = means[ranked[0]]
-        second = means[ranked[1]]
-        best[label] = BestPoint(label, ranked[0], score, max(counts), len(points), second)
+        most_ended = 0 if by_score else max(ended[label, point] for point in points)
+        ranked = sorted(points, key=lambda point: (ended[label, point] < most_ended, -means[point]))
+        first, second = ranked[:2]
+        numbers = max(counts), ended[label, first], len(points), means[second]
+        best[label] = BestPoint(label, first, means[first], *numbers)
     return best
 
 

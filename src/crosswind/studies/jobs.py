@@ -426,7 +426,7 @@ def _score_entries(
     estimates = [about for about in reports if about["kind"] == "estimate"]
     shift = fitted.get("spec", {}).get("split", {}).get("shift", ())
     is_systematic = any(component["type"] == "systematic" for component in shift)
-    of_fit = {name: fitted[name] for name in ("fitted", "action") if name in fitted}
+    of_fit = {name: fitted[name] for name in ("fitted", "action", "stopped") if name in fitted}
     entries = []
     for rule, sets in answers_by_rule.items():
         selection = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})

@@ -193,7 +193,8 @@ def _extended(
             except OverflowError:  # a whole number of more than 64 bits
                 pass
         column = column.tolist()
-    column.extend(_shared(value) for value in values)
+    # One object for all values that are equal, where that is known at once.
+    column.extend(map(intern, values) if types == [str] else map(_shared, values))
     return column
 
 

@@ -337,6 +337,20 @@ class Store:
                 counts[sentence] = counts.get(sentence, 0) + number
         return sorted(counts.items(), key=lambda pair: -pair[1])
 
+    def job_seconds(self, study: str) -> dict[str, dict[str, float]]:
+        """The `number` of the study's jobs that ended and their `seconds`, by kind."""
+        query = sa.select(
+            runs.c.kind,
+            sa.func.count(runs.c.seconds),
+            sa.func.coalesce(sa.func.sum(runs.c.seconds), 0.0),
+        ).where(runs.c.seconds.is_not(None))
+        return {
+            str(kind): {"number": int(number), "seconds": float(seconds)}
+            for kind, number, seconds in self._rows(
+                self._of_study(query.group_by(runs.c.kind), study)
+            )
+        }
+
     # --- runs
     # ----------------------------------------------------------------------------------------------
 

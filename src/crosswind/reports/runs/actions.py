@@ -38,14 +38,21 @@ def action_table(arranged: Results) -> ReportTable | None:
     """The action of each method, a row a data set, size, model, shift, method and measure, over
     runs; None: nothing was measured."""
     measured: dict[tuple[str, ...], dict[object, float]] = {}
+    # What a run did is the same under every rule and set, so it is read once; but rules may choose
+    # different points of a search at one seed, of which the last counts.
+    points_read: dict[tuple[str, ...], dict[object, str]] = {}
     for setting_results in arranged.places.values():
         setting = setting_results.place
         for (shift, method), entry in setting_results.entries.items():
+            row_names = (setting.data, setting.size, setting.model, shift, method)
+            point_by_seed = points_read.setdefault(row_names, {})
             for seed, action in zip(entry.metrics, entry.column("action"), strict=True):
+                point = entry.chosen.get(seed, "")
+                if action is None or point_by_seed.get(seed) == point:
+                    continue
+                point_by_seed[seed] = point
                 for name, value in _measured(action).items():
-                    row_names = (setting.data, setting.size, setting.model, shift, method, name)
-                    # The same under every rule and set.
-                    measured.setdefault(row_names, {})[seed] = value
+                    measured.setdefault((*row_names, name), {})[seed] = value
     rows: list[tuple[Cell, ...]] = []
     for (*where, name), values in measured.items():
         words = WORDS.get(name, one_line(name))

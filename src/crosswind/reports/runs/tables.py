@@ -288,7 +288,8 @@ def _numbers(values: Iterable[Any]) -> list[float]:
     return [
         float(value)
         for value in values
-        if isinstance(value, int | float) and math.isfinite(value) and value >= 0
+        # Two types in a tuple: a union is asked in twice the time.
+        if isinstance(value, (int, float)) and 0 <= value < math.inf
     ]
 
 

@@ -16,6 +16,7 @@ from crosswind.evaluation.pooled_tests import mean_by_run
 from crosswind.evaluation.rank_tests import RankedRows, beats, ranked_rows
 from crosswind.evaluation.variance import CONDITION, TOGETHER, VarianceShares, variance_shares
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, text, tips
+from crosswind.reports.scores.notes import STOPPED_NOTE
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 from crosswind.reports.scores.row_views import RowView, Values, row_views
 from crosswind.reports.tables import Cell, ReportTable, slug
@@ -291,7 +292,10 @@ def tuning_table(concluded: Conclusions) -> ReportTable | None:
     for row, tuning in tuned.items():
         if not tuning.chosen:
             continue
-        cells: dict[str, Cell] = {"row": row, "points": tuning.points}
+        points: Cell = tuning.points
+        if tuning.ended < tuning.points:
+            points = f"{tuning.points}, {tuning.ended} to the end"
+        cells: dict[str, Cell] = {"row": row, "points": points}
         cells["chosen"] = _mean_words(tuning.chosen)
         cells["any"] = _mean_words(tuning.anyhow)
         cells["worst"] = _mean_words(tuning.worst)
@@ -308,15 +312,22 @@ def tuning_table(concluded: Conclusions) -> ReportTable | None:
         f"A gain is over {view.reference} in points, with its 95% interval: of the chosen points, and of a"
         " random point over its random point. What of the first is not in the second is tuning.",
     ]
+    if any(tuning.ended < tuning.points for tuning in tuned.values()):
+        notes.append(
+            f"{STOPPED_NOTE} any, worst and best are over all points, so of a search that halves they"
+            " are no figures of settings that were trained to the end."
+        )
     return _table(concluded, "tuning", "How much hangs on settings", rows, notes)
 
 
 @dataclass(frozen=True)
 class _Tuning:
     """The accuracies of a row by run, means over data sets and shifts: of the chosen points, of all,
-    of the worst and of the best ones. `points`: the most that it tried anywhere."""
+    of the worst and of the best ones. `points`: the most that it tried anywhere; `ended`: the fewest
+    of them that were trained to the end anywhere."""
 
     points: int
+    ended: int
     chosen: Values
     anyhow: Values
     worst: Values
@@ -332,7 +343,13 @@ class _Tuning:
         anyhow = mean_by_run([mean_by_run(points) for points in by_mean])
         worst = mean_by_run([points[0] for points in by_mean])
         best = mean_by_run([points[-1] for points in by_mean])
-        return cls(tried, chosen, anyhow, worst, best)
+        ended = min((_ended(entry) for entry in entries if entry.tried == tried), default=0)
+        return cls(tried, ended, chosen, anyhow, worst, best)
+
+
+def _ended(entry: Entry) -> int:
+    """The fewest points of an entry that were trained to the end at a seed."""
+    return entry.tried - max(entry.stopped.values(), default=0)
 
 
 def _points_by_mean(entry: Entry) -> list[Values]:

@@ -242,12 +242,21 @@ def oracle_notes(setting: Place) -> list[str]:
     return notes
 
 
+STOPPED_NOTE = (
+    "Points by successive halving: a point that was stopped counts with the score that it had then,"
+    " and is chosen only where none was trained to the end."
+)
+
+
 def points_tried(setting_results: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
-    """Points tried by each method (empty where nobody searched), and a warning where they differ
-    from the reference's."""
+    """Points tried by each method (empty where nobody searched), a warning where they differ
+    from the reference's, and a note where a search stopped some before their end."""
     tried: dict[str, set[int]] = {method: set() for method in setting_results.methods}
+    ended: dict[str, set[int]] = {}
     for (_, method), entry in setting_results.entries.items():
         tried[method].add(entry.tried)
+        for n_stopped in entry.stopped.values():
+            ended.setdefault(method, set()).add(entry.tried - n_stopped)
     if all(counts <= {1} for counts in tried.values()):
         return {}, []
     shown = {method: _points_cell(counts) for method, counts in tried.items()}
@@ -262,7 +271,12 @@ def points_tried(setting_results: PlaceResults) -> tuple[dict[str, Cell], list[s
         f" ({reference_points if reference_points is not None else 'none'}): {other_points}. The"
         " best of more points is higher by chance alone."
     )
-    return shown, [warning] if other_points else []
+    notes = [warning] if other_points else []
+    if ended:
+        notes.append(STOPPED_NOTE)
+    for method, counts in ended.items():
+        shown[method] = f"{shown[method]}, {_points_cell(counts)} to the end"
+    return shown, notes
 
 
 def _points_cell(counts: Collection[int]) -> Cell:

@@ -62,7 +62,8 @@ class Entry:
     `tried` points were planned; `chosen` names the point of each seed; `by_point` has the accuracy of
     every point by seed, chosen or not. `partial` seeds chose among
     fewer points than planned. `undecided` seeds had several points and no validation score to
-    choose by; they are left out. `diverged` seeds count as scored.
+    choose by; they are left out. `diverged` seeds count as scored. `stopped` has by seed how many
+    of its points a search that halves did not train to the end.
     """
 
     role: str = "test"
@@ -73,6 +74,7 @@ class Entry:
     partial: list[int | Seeds] = field(default_factory=list)
     undecided: list[int | Seeds] = field(default_factory=list)
     diverged: list[int | Seeds] = field(default_factory=list)
+    stopped: dict[int | Seeds, int] = field(default_factory=dict)
     # Tables, figures and notes ask for the same statistics; an entry does not change once results
     # are in order.
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -243,7 +245,8 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
     rule).
 
     The point is the one with the highest score on the rule's own validation set, ties by the lower
-    loss, then the earlier step, then the first. Raises `ValueError` where one run has two results
+    loss, then the earlier step, then the first. A point that a search stopped is chosen only where
+    none was trained to the end. Raises `ValueError` where one run has two results
     for one rule and set.
     """
     runs, scored = _read_runs(entries_scored)
@@ -268,6 +271,8 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
                 accuracy = candidate_sets.get(set_name, {}).get(HEADLINE.name)
                 if accuracy is not None:
                     entry.by_point.setdefault(candidate.point, {})[seed_key] = float(accuracy)
+            if tried > 1 and (n_stopped := sum(map(_was_stopped, candidates.values()))):
+                entry.stopped[seed_key] = n_stopped
             if chosen is None:
                 entry.undecided.append(seed_key)
                 continue
@@ -353,7 +358,7 @@ def _choose(
     if len(chosen_sets) < len(points):
         return None
 
-    def rank(run: ScoredRun) -> tuple[float, float, float]:
+    def rank(run: ScoredRun) -> tuple[bool, float, float, float]:
         metrics = chosen_sets[run]
         score, loss = metrics.get(rule.score), metrics.get("nll")
         step = metrics.get("selected_step")
@@ -361,9 +366,15 @@ def _choose(
             # Where no row is in a group the worst group is all rows, as in training.
             score = metrics["accuracy"]
         loss = math.inf if loss is None else float(loss)
-        return -float(score), loss, 0.0 if step is None else float(step)
+        step = 0.0 if step is None else float(step)
+        return _was_stopped(points[run]), -float(score), loss, step
 
     return min(chosen_sets, key=rank)  # of equal ones min gives the first
+
+
+def _was_stopped(sets: Mapping[str, _Metrics]) -> bool:
+    """Whether a search that halves stopped the run before its end."""
+    return any(metrics.get("stopped") for metrics in sets.values())
 
 
 def _ordered(settings: Sequence[Place]) -> list[Place]:

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from crosswind.core.errors import InputError, RunError, one_line
+from crosswind.core.errors import CrosswindError, InputError, RunError, one_line
 from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.studies.artifacts import plain_json
+from crosswind.studies.database import sentences
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.engines.ray_node import (
     Mailbox,
@@ -74,7 +75,8 @@ class RayCluster(Engine):
         bytes of pixels that the tasks of a node may hold. `resources`: by key of a job, 1 CPU for others.
         `shared`: whether every node sees `out`; None asks them.
 
-        Raises `InputError` for an address without a cluster.
+        Raises `InputError` for an address without a cluster, `StoreError` for a folder that cannot be
+        written.
         """
         self._ray = _ray()
         self._job, self._memory, self._resources = job, memory, resources or {}
@@ -85,12 +87,13 @@ class RayCluster(Engine):
         self._address = address
         try:
             self._look()  # refuses, before anything is written, what no node has room for
-        except InputError:
+            with sentences(str(out)):
+                out.mkdir(parents=True, exist_ok=True)
+                self._mark = out.resolve() / f".seen-by-nodes-{secrets.token_hex(8)}"
+                self._mark.touch()
+        except CrosswindError:
             self._ray.shutdown()
             raise
-        out.mkdir(parents=True, exist_ok=True)
-        self._mark = out.resolve() / f".seen-by-nodes-{secrets.token_hex(8)}"
-        self._mark.touch()
         environment = {
             **ONE_THREAD,
             MODULES_VARIABLE: ",".join(
@@ -221,7 +224,7 @@ class RayCluster(Engine):
             )
 
     def _is_shared(self) -> bool:
-        """Whether every node sees the study's folder."""
+        """Whether every node that answers sees the study's folder."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         exists = self._ray.remote(num_cpus=0, max_retries=0)(os.path.isfile)
@@ -232,7 +235,12 @@ class RayCluster(Engine):
             for node in self._ray.nodes()
             if node["Alive"]
         ]
-        return all(self._ray.get(answers))
+        seen = []
+        for answer in answers:
+            # Ray lists a node for a while after it died, and no task can be sent there.
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                seen.append(self._ray.get(answer))
+        return bool(seen) and all(seen)
 
     # -- what comes back --------------------------------------------------------------------------
 
