@@ -3,6 +3,7 @@ and validation rows only."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -668,6 +669,22 @@ def test_a_unit_over_several_cells_goes_where_its_lowest_cell_sends_it() -> None
     split = make_split({"d": data}, "d", plan(None, "all", 1, Roles(1, 0)), 0)
     assert cell_counts(data, split.evaluation["test"], ("a",)).tolist() == [1, 2]
     assert cell_counts(data, split.train, ("a",)).tolist() == [3, 6]
+
+
+def test_a_cell_in_which_no_unit_is_at_home_gets_its_quota_too() -> None:
+    """Ten pairs have a row in each cell, and the lower one is home; of the second cell's other rows
+    there are none. A third cell lies beside the second alone."""
+    attributes = (Attribute("y", ("y0",)), Attribute("a", ("a0", "a1", "a2")))
+    codes = np.array([[0] * 40, [0, 1] * 10 + [0, 2] * 10])
+    data = AttributedDataset("pairs", AttributeTable(attributes, codes), units=np.arange(40) // 2)
+    for split_seed in range(5):
+        four = dataclasses.replace(plan(None, "all", 1, Roles(4, 0)), split_seed=split_seed)
+        split = make_split({"d": data}, "d", four, 0)
+        of_test = cell_counts(data, split.evaluation["test"], ("a",))
+        assert of_test[1] >= 4 and of_test[2] >= 4 and of_test[0] == of_test[1] + of_test[2]
+        tested = set((split.evaluation["test"].rows // 2).tolist())
+        trained = set((split.train.rows // 2).tolist())
+        assert not tested & trained and len(tested | trained) == 20
 
 
 def test_rows_sort_by_cell_and_whole_hash_even_where_leading_bits_agree() -> None:

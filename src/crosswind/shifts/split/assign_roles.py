@@ -198,8 +198,8 @@ class Deal:
     def _deal_units(
         self, turns: Mapping[int, Turns], elsewhere: NDArray[np.uint8] | None
     ) -> NDArray[np.uint8]:
-        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns
-        the role of each row.
+        """Deal units: each goes with all its rows where its lowest cell's quotas send it; then, for
+        a quota in rows, to cells that are still short of it. Returns the role of each row.
 
         Units that have a role `elsewhere` take it where their part of the rows may have it, and are
         left out where not.
@@ -241,6 +241,8 @@ class Deal:
                     units_of_cell = self._take(counts, role, role_quota)
                     position_in_cell = np.arange(len(queue)) - begin[home[queue]]
                     taken = position_in_cell < units_of_cell[home[queue]]
+                if isinstance(role_quota, int) and len(queue):
+                    taken |= self._filling(queue, taken, role_quota, unit_of, hashes)
                 role_of[queue[taken]] = role
                 queue = queue[~taken]
         roles = role_of[unit_of]
@@ -253,6 +255,37 @@ class Deal:
                 if isinstance(role_quota, int):
                     self._name_short(role, role_quota, self.sizes[role])
         return roles
+
+    def _filling(
+        self,
+        queue: Counts,
+        taken: NDArray[np.bool_],
+        role_quota: int,
+        unit_of: Counts,
+        hashes: NDArray[np.uint64],
+    ) -> NDArray[np.bool_]:
+        """Which units of a queue fill the cells that those already taken leave short, bool [units in
+        the queue].
+
+        Few units, or none, are at home in a cell that mostly stands beside lower ones, as the
+        second of two paired reviews does.
+        """
+        codes = self.index.codes.astype(np.int64)
+        position = np.full(len(hashes), -1, dtype=np.int64)
+        position[queue] = np.arange(len(queue))
+        position_of_row = position[unit_of]
+        row_is_taken = (position_of_row >= 0) & taken[position_of_row]
+        sizes = np.bincount(codes[row_is_taken], minlength=self.index.n_cells)
+        filling = np.zeros(len(queue), dtype=bool)
+        for cell in np.flatnonzero(sizes < role_quota):
+            in_cell = position_of_row[(codes == cell) & (position_of_row >= 0)]
+            rows_in_cell = np.bincount(in_cell, minlength=len(queue))
+            lacking = role_quota - int(rows_in_cell[taken | filling].sum())
+            free = np.flatnonzero((rows_in_cell > 0) & ~taken & ~filling)
+            free = free[np.argsort(hashes[queue[free]], kind="stable")]
+            before_unit = np.cumsum(rows_in_cell[free]) - rows_in_cell[free]
+            filling[free[before_unit < lacking]] = True
+        return filling
 
 
 def deal_of(
