@@ -14,7 +14,13 @@ from crosswind.core.files import write_atomically
 from crosswind.data.tabular import FRAMES, frame_of
 from crosswind.proposals.design import enough_rows
 from crosswind.proposals.study_file import Proposal, propose
-from crosswind.proposals.timing import ENOUGH, repeats_that_fit, run_time
+from crosswind.proposals.timing import (
+    SIDE,
+    nominal_time,
+    repeats_needed,
+    repeats_that_fit,
+    run_time,
+)
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.reading import parse, study_name
 from crosswind.studies.spec import study_from
@@ -61,7 +67,8 @@ class ReadyStudy:
         """The number of runs, and how long they take."""
         processes = "1 process" if self.workers == 1 else f"{self.workers} processes"
         minutes = max(1, round(self.seconds / 60))
-        time = "under a minute" if self.seconds < 60 else f"about {minutes} minutes"
+        about = "about a minute" if minutes == 1 else f"about {minutes} minutes"
+        time = "under a minute" if self.seconds < 60 else about
         return f"{len(self.plan.runs):,} runs, {time} with {processes} on this machine"
 
     def _draws(self) -> list[str]:
@@ -94,22 +101,24 @@ def ready_study(
     text: Sequence[str] | None = None,
     header: Sequence[str] | None = None,
 ) -> ReadyStudy:
-    """The proposal of a table, see `propose`, with as many repeats as fit a few minutes on this
-    machine; `path`: where the study will lie."""
+    """The proposal of a table, see `propose`, with as many repeats as its question needs and as fit
+    a few minutes, which the table alone decides; the time is this machine's. `path`: where the
+    study will lie."""
     proposal = propose(table, images, label, size, text, header, path.parent)
     proposal, plan = _that_can_be_planned(proposal, path)
-    workers = min(os.cpu_count() or 1, MOST_WORKERS)
-    time = run_time(plan)
-    repeats = proposal.draft.repeats
-    fitting = repeats_that_fit(time.of_runs(plan), repeats, workers)
-    while fitting < ENOUGH and (smaller := proposal.with_less()) is not None:
+    draft = proposal.draft
+    nominal = nominal_time(draft.kind, draft.options.get("size", SIDE))
+    needed = repeats_needed(min(draw.test_rows for draw in plan.draws))
+    fitting = repeats_that_fit(nominal.of_runs(plan), draft.repeats, needed)
+    while fitting < needed and (smaller := proposal.with_less()) is not None:
         proposal = smaller
         plan = _planned(proposal, path)
-        fitting = repeats_that_fit(time.of_runs(plan), repeats, workers)
-    seconds = time.of_runs(plan) * fitting / repeats / workers
-    if fitting != repeats:
+        fitting = repeats_that_fit(nominal.of_runs(plan), draft.repeats, needed)
+    if fitting != draft.repeats:
         proposal = proposal.with_repeats(fitting)
         plan = _planned(proposal, path)
+    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    seconds = run_time(plan).of_runs(plan) / workers
     return ReadyStudy(proposal, plan, seconds, workers, path)
 
 

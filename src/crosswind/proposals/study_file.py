@@ -70,15 +70,33 @@ FEWEST_OFFICIAL = 5
 
 
 @dataclass(frozen=True)
+class Note:
+    """A sentence on what was seen of a table, without its full stop.
+
+    `attribute`: the one that it is about and leaves the proposal with. `of_roles`: whether it says
+    that the table's own roles are used.
+    """
+
+    sentence: str
+    attribute: str | None = None
+    of_roles: bool = False
+
+
+@dataclass(frozen=True)
 class Proposal:
-    """A study file as `text`, and what was seen of the table in `notes`, a sentence each.
+    """A study file as `text`, and what was seen of the table in `remarks`, a sentence each.
 
     `draft`: what the text was written from.
     """
 
     text: str
-    notes: tuple[str, ...]
+    remarks: tuple[Note, ...]
     draft: Draft
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sentences of the remarks."""
+        return tuple(remark.sentence for remark in self.remarks)
 
     def __str__(self) -> str:
         return self.text
@@ -86,7 +104,7 @@ class Proposal:
     def with_repeats(self, repeats: int) -> Proposal:
         """The proposal with another number of repeats of every run."""
         draft = replace(self.draft, repeats=repeats)
-        return Proposal(study_text(draft), self.notes, draft)
+        return Proposal(study_text(draft), self.remarks, draft)
 
     def with_less(self) -> Proposal | None:
         """The proposal with an attribute less, the last, or with a method less where there is one
@@ -94,7 +112,7 @@ class Proposal:
 
         Few repeats of everything tell nothing; more of the strongest tie do.
         """
-        draft, notes = self.draft, list(self.notes)
+        draft, remarks = self.draft, list(self.remarks)
         if len(draft.designs) > 1:
             gone = draft.designs[-1].attribute
             draft = replace(
@@ -103,21 +121,24 @@ class Proposal:
                 further=(gone, *draft.further),
                 strengths={name: by for name, by in draft.strengths.items() if name != gone},
             )
-            notes = [note for note in notes if not note.startswith(f"attribute {gone!r} (")]
-            notes.append(f"{gone} is left out: its runs would leave too little time for the others")
+            remarks = [remark for remark in remarks if remark.attribute != gone]
+            left_out = f"{gone} is left out: its runs would leave too little time for the others"
+            remarks.append(Note(left_out))
         elif len(draft.methods) > 1:
             gone = draft.methods[-1]
             draft = replace(draft, methods=draft.methods[:-1])
-            notes.append(f"{gone} is not tried: too few repeats would fit in a few minutes")
+            not_tried = f"{gone} is not tried: too few repeats would fit in a few minutes"
+            remarks.append(Note(not_tried))
         else:
             return None
-        return Proposal(study_text(draft), tuple(notes), draft)
+        return Proposal(study_text(draft), tuple(remarks), draft)
 
     def without_official(self, reason: str) -> Proposal:
         """The proposal in which the table's own roles are not used, and why."""
-        draft = replace(self.draft, official=None, official_test=0)
-        notes = [note for note in self.notes if " deals the roles: " not in note]
-        return Proposal(study_text(draft), (*notes, reason), draft)
+        draft = replace(self.draft, official=None)
+        draft = replace(draft, test_of_cell=_test_of_cell(draft.unit, draft.designs))
+        remarks = [remark for remark in self.remarks if not remark.of_roles]
+        return Proposal(study_text(draft), (*remarks, Note(reason)), draft)
 
 
 def propose(
@@ -165,7 +186,7 @@ def propose(
     _check_proposal(table, inputs, chosen, attributes)
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
-    official, official_test, role_notes = _official(rows_with_attributes, roles, designs, chosen)
+    official, official_test, role_note = _official(rows_with_attributes, roles, designs, chosen)
     options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
     strengths, observed = strengths_of(designs)
     for name in ("path", "images"):
@@ -180,7 +201,7 @@ def propose(
         further=tuple(design.attribute for design in further),
         unit=unit,
         official=official,
-        official_test=min(official_test, MOST_TEST),
+        test_of_cell=min(official_test, MOST_TEST) if official else _test_of_cell(unit, designs),
         strengths=strengths,
         observed=observed,
         rule=rule,
@@ -191,20 +212,33 @@ def propose(
     )
     _check_utf8("TABLE", table)
     _check_utf8("--images", inputs.folder)
-    notes = [f"{rows.height:,} rows; {inputs.in_words}", *chosen.notes]
-    notes += _label_notes(chosen, columns, rows)
-    notes += [_design_note(design, chosen) for design in designs]
-    notes += _other_notes(attributes, further, chosen, rule)
-    notes += [LIT] if derive else []
-    notes += _spelling_notes(spelled, chosen, designs)
-    notes += role_notes
-    notes += blank_notes
-    notes += _more_texts(inputs, text)
-    notes += _unparted(rows, inputs)
-    notes += _codes_of_nothing(rows, options.get("numbers", []))
+    remarks = _remarks(f"{rows.height:,} rows; {inputs.in_words}", *chosen.notes)
+    remarks += _remarks(*_label_notes(chosen, columns, rows))
+    remarks += [Note(_design_note(design, chosen), design.attribute) for design in designs]
+    remarks += _remarks(*_other_notes(attributes, further, chosen, rule))
+    remarks += [Note(LIT)] if derive else []
+    remarks += _spelling_remarks(spelled, chosen, designs)
+    remarks += [Note(role_note, of_roles=official is not None)] if role_note else []
+    remarks += _remarks(*blank_notes, *_more_texts(inputs, text), *_unparted(rows, inputs))
+    remarks += _remarks(*_codes_of_nothing(rows, options.get("numbers", [])))
     if inputs.kind == "numbers" and not draft.forest:
-        notes.append(NO_FOREST)
-    return Proposal(study_text(draft), tuple(notes), draft)
+        remarks.append(Note(NO_FOREST))
+    return Proposal(study_text(draft), tuple(remarks), draft)
+
+
+def _remarks(*sentences: str) -> list[Note]:
+    """Remarks that stay in a proposal whatever leaves it."""
+    return [Note(sentence) for sentence in sentences]
+
+
+def _test_of_cell(unit: str | None, designs: Sequence[ShiftDesign]) -> int | None:
+    """The rows of each cell that the test set draws where units are dealt whole, None for all rows
+    that may test.
+
+    A unit brings its rows of other cells along. A test set of all of them would be as tied as the
+    table, and a model that leans on the tie would be right on it.
+    """
+    return None if unit is None else min(design.test for design in designs)
 
 
 def _has_forest() -> bool:
@@ -331,11 +365,11 @@ def _by_light(
 
 def _official(
     rows: DataFrame, roles: TableColumn | None, designs: Sequence[ShiftDesign], label: Label
-) -> tuple[dict[str, Any] | None, int, list[str]]:
+) -> tuple[dict[str, Any] | None, int, str]:
     """The roles that a column deals, as a study says them, the rows of each cell that its test rows
     have for every attribute, and what became of the column."""
     if roles is None:
-        return None, 0, []
+        return None, 0, ""
     test_rows = []
     values = roles_of(
         roles.values or rows[roles.name].cast(str).str.strip_chars().unique().to_list()
@@ -351,9 +385,9 @@ def _official(
                     f"{roles.name!r} deals roles ({named}) and is not used: it leaves {smallest} rows"
                     f" to {role} in the smallest cell of {label.name!r} and {design.attribute!r}"
                 )
-                return None, 0, [unused]
+                return None, 0, unused
     official = {"column": roles.name, **values}
-    return official, min(test_rows), [f"{roles.name!r} deals the roles: {named}"]
+    return official, min(test_rows), f"{roles.name!r} deals the roles: {named}"
 
 
 def _smallest_of(
@@ -487,10 +521,15 @@ def _first_of(texts: Sequence[str], between: str = ", ") -> str:
     return between.join(texts[:LISTED]) + more_words
 
 
-def _spelling_notes(
+def _spelling_remarks(
     spelled: OneSpelling, label: Label, designs: Sequence[ShiftDesign]
-) -> list[str]:
-    return [sentence for name, sentence in spelled.notes if _is_used(name, label, designs)]
+) -> list[Note]:
+    """A remark for each spelling that was made one value, of the label and of attributes."""
+    remarks = []
+    for name, sentence in spelled.notes:
+        if _is_used(name, label, designs):
+            remarks.append(Note(sentence, None if name == label.name else name))
+    return remarks
 
 
 def _is_used(name: str, label: Label, designs: Sequence[ShiftDesign]) -> bool:

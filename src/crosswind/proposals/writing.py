@@ -22,7 +22,8 @@ class Draft:
 
     `options`: settings of the source `table`. `kind`: of inputs, "images", "texts" or "numbers".
     `designs`: one for each attribute that is shifted. `official`: the roles of a column of the
-    table, `official_test`: rows of each cell that test of them. `further`: attributes that fit too.
+    table. `test_of_cell`: rows of each cell that the test set draws, None for all that may test.
+    `further`: attributes that fit too.
     `strengths`: of the spurious correlation by attribute, `observed` in the rows or not. `rule`:
     the words that part texts by length. `derive`: how a transform makes the attribute. `repeats`:
     of every run, each on other rows. `methods`: tried beside plain training. `forest`: whether a
@@ -36,7 +37,7 @@ class Draft:
     further: tuple[str, ...]
     unit: str | None
     official: Mapping[str, Any] | None
-    official_test: int
+    test_of_cell: int | None
     strengths: Mapping[str, float]
     observed: bool
     rule: int | None
