@@ -14,8 +14,10 @@ import skops.io
 import torch
 import yaml
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -25,8 +27,12 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError, InputError
 from crosswind.core.types import InputSpec
 from crosswind.data.derive import evaluation_inputs
-from crosswind.models.build import build_model
-from crosswind.models.networks.sklearn_estimator import FittedClassifier
+from crosswind.models.build import build_model, make_backbone
+from crosswind.models.networks.sklearn_estimator import (
+    FittedClassifier,
+    SklearnEstimator,
+    _unpacked,
+)
 
 FOREST = "sklearn.ensemble.RandomForestClassifier"
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
@@ -169,6 +175,7 @@ def test_whatever_an_estimator_answers_by_the_largest_logit_is_its_class(
 
 PROGRAM = """
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -300,6 +307,106 @@ def test_methods_that_descend_and_estimators_without_weights_are_refused(
         assert words in capsys.readouterr().err
     file.write_text(yaml.safe_dump({**study, "models": {"near": nearest}, "methods": ["erm"]}))
     assert _status(["plan", str(file)]) == 0
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def reviews(n: int = 400) -> cw.AttributedDataset:
+    """Good and bad reviews, with a word that nine of ten of a kind have, and one that only its row
+    has; some with letters of more than one byte."""
+    draw = np.random.default_rng(0)
+    good = draw.integers(0, 2, n)
+    shop = np.where(draw.random(n) < 0.9, good, 1 - good)
+    texts = []
+    for row in range(n):
+        word = ("bad", "good")[good[row] if draw.random() < 0.8 else draw.integers(0, 2)]
+        texts.append(f"row{row} a {word} café from the {('west', 'east')[shop[row]]} side")
+    frame = {
+        "opinion": np.array(["bad", "good"])[good],
+        "shop": np.array(["west", "east"])[shop],
+        "text": texts,
+    }
+    return cw.from_frame(frame, label="opinion", text="text")
+
+
+@pytest.mark.parametrize(
+    ("words", "theirs"),
+    [(None, TfidfVectorizer()), ({"ngram_range": [1, 2]}, TfidfVectorizer(ngram_range=(1, 2)))],
+)
+def test_words_of_texts_are_those_of_the_training_rows(
+    tmp_path: Path, words: dict[str, Any] | None, theirs: TfidfVectorizer
+) -> None:
+    dataset = reviews()
+    split = cw.split(dataset, "opinion", ["shop"], cw.SpuriousCorrelation("shop", 0.8), test=10)
+    trained = cw.train("erm", split, dataset, model=model_of(LOGISTIC, words=words))
+    pipeline = make_pipeline(theirs, LogisticRegression())
+    train, test = (inputs_of(dataset, rows) for rows in (split.train, split.evaluation["test"]))
+    pipeline.fit(list(train), split.train.label)
+    assert len(set(theirs.vocabulary_) & {f"row{row}" for row in range(400)}) == len(train)
+    expected = pipeline.predict_proba(list(test))
+    np.testing.assert_allclose(trained.predict_proba(test), expected, atol=2e-6)
+    assert len(np.unique(expected)) > 4
+    loaded = cw.load_model(trained.save(tmp_path / "words.safetensors"))
+    assert np.array_equal(loaded.predict_proba(test), trained.predict_proba(test))
+
+
+def test_texts_become_numbers_and_texts_again() -> None:
+    texts = np.array(["", "one", "sevenby", "sevenby+", "caf\u00e9 \U0001f600 " * 9], dtype=object)
+    encoder = SklearnEstimator(estimator=LOGISTIC, text_bytes=20).encoder(InputSpec.text(), 0)
+    assert encoder is not None
+    tokens = encoder.apply(texts)
+    assert tokens.shape == (5, 3) and tokens.dtype == np.int64 and tokens.min() == 0
+    assert tokens.max() < encoder.input.vocabulary and not tokens[0].any()
+    assert _unpacked(tokens) == [
+        *texts[:4],
+        "caf\u00e9 \U0001f600 caf\u00e9 ",
+    ]  # the last begins at byte 18
+
+
+PIPELINE = """
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import ComplementNB
+from sklearn.naive_bayes import ComplementNB
+from sklearn.pipeline import make_pipeline
+
+def counted():
+    return make_pipeline(CountVectorizer(), ComplementNB())
+"""
+
+
+def test_a_pipeline_that_reads_texts_is_given_them(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(PIPELINE, encoding="utf-8")
+    dataset = reviews()
+    split = cw.split(dataset, "opinion", ["shop"], cw.SpuriousCorrelation("shop", 0.8), test=10)
+    model = model_of("counted", file=str(tmp_path / "counted.py"))
+    trained = cw.train("erm", split, dataset, model=model)
+    test = inputs_of(dataset, split.evaluation["test"])
+    theirs = make_pipeline(CountVectorizer(), ComplementNB())
+    theirs.fit(list(inputs_of(dataset, split.train)), split.train.label)
+    expected = theirs.predict_proba(list(test))
+    np.testing.assert_allclose(trained.predict_proba(test), expected, atol=2e-6)
+
+
+def test_an_estimator_that_reads_no_words_is_refused_by_name() -> None:
+    dataset = reviews(200)
+    split = cw.split(dataset, "opinion", ["shop"], cw.SpuriousCorrelation("shop", 0.8), test=5)
+    refusals = (
+        (
+            "model.estimator",
+            {"estimator": BOOSTED},
+            "HistGradientBoostingClassifier takes no sparse",
+        ),
+        ("model.words.grams", {"estimator": LOGISTIC, "words": {"grams": 2}}, "valid: analyzer"),
+        ("model.words", {"estimator": LOGISTIC, "words": {"max_df": -3}}, "TfidfVectorizer takes"),
+    )
+    for field, settings, words in refusals:
+        with pytest.raises(InputError, match=words) as refusal:
+            cw.train("erm", split, dataset, model={"name": "sklearn", **settings})
+        assert refusal.value.field == field
+    tokens = InputSpec.tokens(5, 100)
+    with pytest.raises(InputError, match=r"reads words, and these are texts of 5 tokens"):
+        make_backbone("sklearn", {"estimator": LOGISTIC}, tokens)
 
 
 # -- fitted ones in files --------------------------------------------------------------------------

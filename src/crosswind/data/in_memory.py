@@ -15,6 +15,7 @@ from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.columns import of_columns, with_inputs
+from crosswind.data.sources.packed_texts import contents_of
 from crosswind.data.sources.tables import Table
 from crosswind.data.tabular import frame_of, has_column
 
@@ -176,18 +177,20 @@ def of_inputs(inputs: Any, spec: InputSpec, name: str = "inputs") -> AttributedD
         texts = np.empty(len(inputs), dtype=object)
         texts[:] = [str(text) for text in inputs]
         array: NDArray[Any] = texts
+        contents = contents_of(texts)
     else:
         array = np.asarray(inputs)
         if array.shape[1:] != spec.shape or (spec.kind == "image") != (array.dtype == np.uint8):
             problem = f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]"
             raise InputError("inputs", problem)
         array = np.ascontiguousarray(array, dtype=spec.dtype)
+        contents = None
     if not len(array):
         raise InputError("inputs", "have no rows")
     codes = np.zeros((1, len(array)), dtype=np.uint8)
     rows = AttributeTable((Attribute("rows", ("-",)),), codes)
     plain = AttributedDataset(name, rows, distinct=frozenset())
-    return with_inputs(plain, name, array, spec)
+    return with_inputs(plain, name, array, spec, contents)
 
 
 def _held(

@@ -17,9 +17,12 @@ from crosswind.core.errors import InputError, one_line, shown, unknown
 __all__ = [
     "PACKAGES",
     "check_estimator",
+    "check_texts",
     "estimator_of",
     "loaded_estimator",
+    "reads_texts",
     "setting_names",
+    "vectorizer_of",
     "weight_argument",
 ]
 
@@ -34,6 +37,59 @@ def check_estimator(knobs: Mapping[str, Any], field: str) -> None:
         problem = f"there is no file {str(knobs['file'])!r}"
         raise InputError(f"{field}.file", problem)
     estimator_of(knobs, field)
+    vectorizer_of(knobs, field)
+
+
+def check_texts(knobs: Mapping[str, Any], field: str) -> None:
+    """Refuse, by an `InputError`, an estimator that cannot read the words of texts: they are sparse
+    numbers, one for each word of all training rows."""
+    estimator = estimator_of(knobs, field)
+    if not (reads_texts(estimator) or _takes_sparse(estimator)):
+        raise InputError(
+            f"{field}.estimator",
+            f"{knobs['estimator']} takes no sparse numbers, and words of texts are such; name one that"
+            " does",
+            ("sklearn.linear_model.LogisticRegression", "sklearn.naive_bayes.ComplementNB"),
+        )
+
+
+def reads_texts(estimator: Any) -> bool:
+    """Whether an estimator begins with a step that reads texts themselves, such as a
+    vectorizer."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import get_tags
+
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[0][1]
+    try:
+        return bool(get_tags(estimator).input_tags.string)
+    except Exception:  # of a library that does not know these tags
+        return False
+
+
+def vectorizer_of(knobs: Mapping[str, Any], field: str) -> Any:
+    """A new vectorizer of words, as the knob `words` of model `sklearn` says. Raises `InputError` on
+    one of its settings."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer()
+    valid, _ = setting_names(vectorizer)
+    for setting, value in (knobs["words"] or {}).items():
+        if setting not in valid:
+            raise unknown(f"{field}.words.{setting}", "setting of TfidfVectorizer", setting, valid)
+        vectorizer.set_params(**{setting: tuple(value) if setting == "ngram_range" else value})
+    _check_settings(vectorizer, "TfidfVectorizer", f"{field}.words")
+    return vectorizer
+
+
+def _takes_sparse(estimator: Any) -> bool:
+    """Whether an estimator takes sparse numbers; one that does not say so is taken to."""
+    from sklearn.utils import get_tags
+
+    try:
+        return bool(get_tags(estimator).input_tags.sparse)
+    except Exception:  # of a library that does not know these tags
+        return True
 
 
 def estimator_of(knobs: Mapping[str, Any], field: str) -> Any:

@@ -15,7 +15,7 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
-from crosswind.models.estimator_class import check_estimator
+from crosswind.models.estimator_class import check_estimator, check_texts
 from crosswind.models.folders import (
     check_clip,
     check_encoder,
@@ -34,6 +34,8 @@ FOLDERS = {
 }
 """From what a folder of a model is to the function that looks at it."""
 
+_TOKEN_MODELS = ("bag-of-words", "text-cnn", "transformer")
+"""Models that take texts as numbers of tokens."""
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}
 
 __all__ = ["check_extra", "check_form", "extra_missing", "wants_imagenet"]
@@ -86,9 +88,18 @@ def check_form(
         kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
         problem = f"{name} takes {kinds}, and these are {input}"
         raise InputError(field, problem, _trained_models_for(input.kind))
+    if not form.gradient and input.kind in ("text", "tokens") and not encoded:
+        _check_words(knobs, input, field, name)
     if input.kind == "image":
         _check_image_size(form, knobs, input, field, name)
         _check_channels(knobs, input.shape[2], field)
+
+
+def _check_words(knobs: Mapping[str, Any], input: InputSpec, field: str, name: str) -> None:
+    """Refuse texts of which only numbers are there, and an estimator that reads no words."""
+    if input.kind == "tokens":
+        raise InputError(field, f"{name} reads words, and these are {input}", _TOKEN_MODELS)
+    check_texts(knobs, field)
 
 
 def _check_weights(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:
