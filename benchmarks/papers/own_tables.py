@@ -73,7 +73,7 @@ def studied(table: Path, label: str | None, out: Path) -> dict[str, Any]:
             known = costs.get(comparison["data"])
             if known is None or _sureness(comparison) > _sureness(known):
                 costs[comparison["data"]] = comparison
-    answers = next((lines for heading, lines in findings.parts if "asked" in heading), [])
+    answers = next((lines for heading, lines in findings.parts if "tying" in heading), [])
     return {
         "study": values,
         "costs": costs,
