@@ -8,12 +8,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.speed.many_runs import build
 
 from crosswind.cli.main import _status
 from crosswind.studies import store as store_module
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.artifacts import SharedTexts, artifact_folder, plain_json
 from crosswind.studies.database import WITH_FILES
 from crosswind.studies.done_before import ended_stamp, fingerprint, fingerprint_of_study
 from crosswind.studies.leases import Driver
@@ -235,3 +236,19 @@ def test_statuses_of_many_keys_are_those_of_few(
         by_parts = store.statuses([*keys[:30], "none such"])
         monkeypatch.setattr(store_module, "MOST_LOOKED_AT", 10)
         assert store.statuses([*keys[:30], "none such"]) == by_parts and len(by_parts) == 30
+
+
+def test_texts_of_shared_parts_are_those_of_whole_specifications(many: Path) -> None:
+    texts = SharedTexts()
+    jobs = plan_of(str(many / "many.yaml")).jobs
+    assert len(jobs) == 120
+    odd = [
+        {},
+        {"a": float("nan"), "b": [1, {"c": None}], "é\n": "ü", "t": (1, 2)},
+        {1: 2, "x": True},
+        {"numpy": np.float32(0.5), "path": Path("/a"), "deep": {"n": np.int64(3)}},
+    ]
+    for values in [*(job.spec for job in jobs), *(job.spec for job in jobs), *odd]:
+        assert texts.of(values) == plain_json(values)
+    with pytest.raises(TypeError, match="is not a plain value"):
+        texts.of({"a": object()})

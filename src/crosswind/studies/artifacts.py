@@ -16,6 +16,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,38 @@ def staging_folder(out: Path, driver: str, key: str) -> Path:
 def plain_json(value: Any) -> str:
     """`value` as JSON text, as stores and messages hold it; NaN stays NaN. Raises `TypeError` for
     what is not a plain value."""
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_plain)
+    return _ENCODER.encode(value)
+
+
+class SharedTexts:
+    """`plain_json` of many mappings with parts in common, of which each is put into text once.
+
+    Parts are known by their identity: mappings that were given must not be let go of, or changed, as
+    long as this is used.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+
+    def of(self, values: Mapping[str, Any]) -> str:
+        """The text of a mapping, byte for byte that of `plain_json`."""
+        if not all(isinstance(name, str) for name in values):
+            return plain_json(values)
+        entries = [f"{_quoted(name)}:{self._part(value)}" for name, value in values.items()]
+        return f"{{{','.join(entries)}}}"
+
+    def _part(self, value: Any) -> str:
+        if not isinstance(value, dict | list):
+            return plain_json(value)
+        text = self._texts.get(id(value))
+        if text is None:
+            text = self._texts[id(value)] = plain_json(value)
+        return text
+
+
+@lru_cache(1000)
+def _quoted(name: str) -> str:
+    return plain_json(name)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, str]]:
@@ -192,3 +224,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
+# Made once: `json.dumps` with separators makes one at every call.
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=_plain)

@@ -143,11 +143,12 @@ class Store:
             return
         # In the order of their keys: studies that share jobs wait for each other's in the same
         # order, never in a circle.
+        texts = artifacts.SharedTexts()
         entries = [
             {
                 "key": artifacts.check_key(key),
                 "kind": job.kind,
-                "spec": plain_json(job.spec),
+                "spec": texts.of(job.spec),
                 "needs": plain_json(job.needs),
             }
             for key, job in sorted({job.key: job for job in jobs}.items())
