@@ -36,6 +36,10 @@ REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "models": ("Writing a model", ("crosswind.models.build",)),
     "shifts": ("Writing a shift", ("crosswind.shifts.base",)),
+    "transforms": (
+        "Writing a transform",
+        ("crosswind.transforms.base", "crosswind.transforms.draws"),
+    ),
     "declarations": (
         "What a class declares",
         ("crosswind.core.registry", "crosswind.core.knobs", "crosswind.core.types"),
@@ -48,6 +52,8 @@ REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
             "crosswind.testing.estimators",
             "crosswind.testing.sources",
             "crosswind.testing.models",
+            "crosswind.testing.shifts",
+            "crosswind.testing.transforms",
         ),
     ),
     "errors": ("Errors and the log", ("crosswind.core.errors", "crosswind.core.log")),

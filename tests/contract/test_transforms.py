@@ -15,6 +15,7 @@ from tests.transforms.pictures import pictures
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts, listing, load
 from crosswind.core.seeds import hash64
+from crosswind.testing import Check, transform_checks
 from crosswind.transforms.base import Transform
 
 NAMES = [item.name for item in listing("transforms") if item.kind == "transform"]
@@ -57,6 +58,33 @@ def test_all_are_found() -> None:
     assert {transform.kind for transform in listing("transforms")} == {"transform"}
     for name in NAMES:
         assert issubclass(load("transforms", name), Transform)
+
+
+CHECKS = {name: transform_checks(load("transforms", name)) for name in NAMES}
+TEXT_KNOBS: dict[str, dict[str, Any]] = {"excerpt": {"part": "any"}}
+"""The start of a text is no draw."""
+OF_TEXTS = {
+    item.name: transform_checks(load("text-transforms", item.name), knobs=TEXT_KNOBS.get(item.name))
+    for item in listing("text-transforms")
+    if not any(knob.required for knob in item.knobs)  # those of models have tests beside a model
+}
+
+
+def test_the_checks_find_the_transforms() -> None:
+    assert len(CHECKS) >= AT_LEAST and min(map(len, CHECKS.values())) >= 13
+    assert {"drop-words", "eda", "excerpt", "random-replacement", "typos"} <= set(OF_TEXTS)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{name}-{check}")
+        for name, checks in {**CHECKS, **OF_TEXTS}.items()
+        for check in checks
+    ],
+)
+def test_what_transforms_of_others_must_hold_holds(check: Check) -> None:
+    check()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,6 +32,9 @@ from crosswind.data.sources.base import Source
 from crosswind.estimators.base import Estimate, Estimator, Joint, Measure
 from crosswind.methods.base import Loss, Method, Output
 from crosswind.models.build import Backbone, Model
+from crosswind.shifts.base import NormalForm, Shift
+from crosswind.transforms.base import Transform
+from crosswind.transforms.draws import uniforms
 
 
 """
@@ -109,7 +112,44 @@ class Mine(Backbone):
         stages = {"hidden": ("flat", "hidden", "act")}
         return Model(children, stages=stages, pool=(), head="head", width=self.hidden)
 '''
-KINDS = {"method": METHOD, "estimator": ESTIMATOR, "source": SOURCE, "model": MODEL}
+SHIFT = '''
+@register("mine", kind="shift")
+@dataclass(frozen=True)
+class Mine(Shift):
+    """Later values of an attribute are rarer."""
+
+    attribute: str = knob(doc="whose later values are rarer")
+    factor: float = knob(0.5, domain="(0, 1]", doc="how much rarer")
+
+    def normal_form(self, cells, field="shift"):
+        axis = cells.axis(self.attribute, f"{field}.attribute")
+        weights = self.factor ** np.arange(cells.shape[axis])
+        return NormalForm(cells.shape, (cells.along([axis], weights),))
+
+    def attributes(self):
+        return (self.attribute,)
+'''
+TRANSFORM = '''
+@register("mine", kind="transform")
+@dataclass(frozen=True)
+class Mine(Transform):
+    """Moves the levels."""
+
+    levels: int = knob(40, domain="[0, 255]", doc="how far")
+    strengths = ("levels", (10, 200))
+
+    def apply(self, x, keys):
+        moved = x + (self.levels * uniforms(keys, 1)).round().view(-1, 1, 1, 1)
+        return moved.clamp(0, 255).to(x.dtype)
+'''
+KINDS = {
+    "method": METHOD,
+    "estimator": ESTIMATOR,
+    "source": SOURCE,
+    "model": MODEL,
+    "shift": SHIFT,
+    "transform": TRANSFORM,
+}
 
 # (kind, check that must fail, what stands in the right plug-in, what is wrong in its place)
 DOC = METHOD[METHOD.index('"""') : METHOD.rindex('"""') + 3]
@@ -201,13 +241,52 @@ WRONG = [
     ("model", "learns-a-few-rows", '"head": torch.nn.Linear(self.hidden, len(class_names))',
      '"head": torch.nn.Sequential(torch.nn.Linear(8, 3), torch.nn.Hardtanh(5, 5.1))'),
     ("model", "is-made-of-what-it-declares", 'norm="none"', 'norm="batch"'),
+    ("shift", "gives-weights-on-the-cells", "cells.along([axis], weights)", "weights"),
+    ("shift", "gives-weights-on-the-cells", "weights),))", "weights - 0.2),))"),
+    ("shift", "gives-weights-on-the-cells", "weights),))", "weights * 0),))"),
+    ("shift", "gives-weights-on-the-cells", "return NormalForm(cells.shape, ", "return ("),
+    ("shift", "names-its-attributes", "return (self.attribute,)", "return self.attribute"),
+    ("shift", "names-its-attributes", "return (self.attribute,)", "return ('ink',)"),
+    ("shift", "weighs-by-class-and-its-attributes-alone",
+     "return (self.attribute,)", "return ()"),
+    ("shift", "changes-the-weights", "self.factor ** np.ar", "1.0 ** np.ar"),
+    ("shift", "finds-attributes-by-name",
+     'cells.axis(self.attribute, f"{field}.attribute")', "1"),
+    ("shift", "an-unknown-attribute-is-refused",
+     'cells.axis(self.attribute, f"{field}.attribute")',
+     "cells.names.index(self.attribute) if self.attribute in cells.names else 1"),
+    ("shift", "an-unknown-attribute-is-refused", 'f"{field}.attribute"', '"attribute"'),
+    ("shift", "a-wrong-setting-is-refused", "factor: float =", "factor: object ="),
+    ("shift", "is-read-back-from-its-description",
+     "    def attributes(",
+     '    def describe(self):\n        return {"type": "mine", "attribute": self.attribute,'
+     ' "factor": 0.3}\n\n    def attributes('),
+    ("shift", "the-same-again", "self.factor ** np.ar", "np.random.rand() ** np.ar"),
+    ("transform", "gives-inputs-of-its-kind", ".to(x.dtype)", ""),
+    ("transform", "gives-inputs-of-its-kind", "return moved", "return moved[:, :, 1:]"),
+    ("transform", "changes-something", "self.levels * ", "0 * "),
+    ("transform", "a-row-is-changed-by-its-key-alone", "moved = x", "moved = x.float().mean()"),
+    ("transform", "the-same-again-whatever-else-is-drawn",
+     "uniforms(keys, 1)", "torch.rand(len(x), 1)"),
+    ("transform", "the-same-again-whatever-else-is-drawn",
+     "        moved", "        torch.rand(1)\n        moved"),
+    ("transform", "draws-differ-with-the-key-as-it-declares",
+     "uniforms(keys, 1)", "torch.ones(len(x), 1)"),
+    ("transform", "draws-differ-with-the-key-as-it-declares",
+     "    strengths", "    random = False\n    strengths"),
+    ("transform", "leaves-its-inputs-as-they-were",
+     "        moved", "        x[:] = 0\n        moved"),
+    ("transform", "strengths-are-settings-of-its-own", "(10, 200)", "(10, 300)"),
+    ("transform", "strengths-are-settings-of-its-own", '("levels", (', '("level", ('),
+    ("transform", "a-wrong-setting-is-refused",
+     "    def apply(", "    def __post_init__(self):\n        pass\n\n    def apply("),
 ]  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    for room in ("methods", "estimators", "sources", "models"):
+    for room in ("methods", "estimators", "sources", "models", "shifts", "transforms"):
         registry.forget(room, "mine")
     sys.modules.pop("mine", None)
 

@@ -24,6 +24,8 @@ KINDS = {
     "estimator": "estimators",
     "source": "sources",
     "model": "models",
+    "shift": "shifts",
+    "transform": "transforms",
 }
 """Kinds that can be begun, and their rooms."""
 GROUP = "[project.entry-points.crosswind]"
@@ -32,15 +34,18 @@ _STARTS = Path(__file__).parent / "starts"
 
 def new_command(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="method, estimator, source or model.")
+        str,
+        typer.Argument(
+            metavar="KIND", help="method, estimator, source, model, shift or transform."
+        ),
     ],
     name: Annotated[
         str,
         typer.Argument(metavar="NAME", help="Its name in studies: small letters and hyphens."),
     ],
 ) -> None:
-    """Begin a method, estimator, source or model of your own: its file, its test and its entry
-    point.
+    """Begin a method, estimator, source, model, shift or transform of your own: its file, its test
+    and its entry point.
 
     In a folder without a pyproject.toml a package that can be installed is written; in one that has
     it, the package there gets one more module. What is written runs, and passes its test, as it is.
