@@ -46,6 +46,7 @@ lint: setup ## format check, ruff, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin
 	$(BIN)/lint-imports
 
 test-all: lint ## what continuous integration runs: lint, then every test but the long drills

@@ -6,7 +6,14 @@ line start at once.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+
+if sys.platform == "win32":  # locks, signals and shared memory of POSIX are used throughout
+    raise ImportError(
+        "Crosswind needs Linux or macOS; on Windows install it inside WSL 2, the Windows Subsystem"
+        " for Linux"
+    )
 
 __all__ = [
     "AttributedDataset",

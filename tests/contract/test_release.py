@@ -160,3 +160,15 @@ def test_all_that_is_public_is_named_where_it_is_promised() -> None:
         path = ROOT / "src" / "crosswind" / name.replace(".", "/")
         parent = path.parent.with_suffix(".py")
         assert path.with_suffix(".py").is_file() or parent.is_file(), name
+
+
+def test_windows_is_refused_in_one_sentence() -> None:
+    code = "import sys; sys.platform = 'win32'; import crosswind"
+    refused = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == (
+        "ImportError: Crosswind needs Linux or macOS; on Windows install it inside WSL 2, the"
+        " Windows Subsystem for Linux"
+    )
