@@ -14,6 +14,7 @@ from tests.benchmarks.test_programs import PROGRAMS, ROOT
 SPEED = "benchmarks.speed"
 PAPERS = "benchmarks.papers"
 SMALLEST = {
+    f"{SPEED}.all": "--only split --rounds 1 --record speed.json",
     f"{SPEED}.augmentations": "--rounds 1 --batch 4 --size 32 --only randaugment --no-kornia",
     f"{SPEED}.contents": "--rows 20 --rounds 1",
     f"{SPEED}.convolution": "--rounds 1 --batch 2",

@@ -1,0 +1,129 @@
+"""The table of all speed figures reads what programs print, and leaves none with a goal out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks.speed import all as speed
+
+SPEED = Path(speed.__file__).parent
+PRINTED = {
+    "step": (
+        "model         side  plain ms  fp32 ms   ratio range           bf16 ms   ratio range\n"
+        "mlp             28       2.1      1.4    1.50 1.40-1.60           0.6    3.50 3.10-3.90\n",
+        {"mlp, float32": [1.5, 1.4, 1.6], "mlp, bfloat16": [3.5, 3.1, 3.9]},
+    ),
+    "loop": (
+        "small-cnn  64 px  bare step 30.1 ms  overhead of the loop 2.5% (-0.5% to 4.0%) goal 10%"
+        "  RandAugment's share 15.0% (14.0% to 16.5%) goal 18%\n"
+        "batches at 32 px: 235,000 images/s, 11.8 (11.0 to 12.4) x a DataLoader's, goal 10\n",
+        {
+            "small-cnn, overhead of the loop": [2.5, -0.5, 4.0],
+            "small-cnn, share of RandAugment": [15.0, 14.0, 16.5],
+            "batches of 32 px over a DataLoader's": [11.8, 11.0, 12.4],
+        },
+    ),
+    "augmentations": (
+        "photographs  randaugment                             180 | planes     80  2.25x (2.20-2.30)"
+        " | last     70  2.57x (2.50-2.60) | goal 2.3\n",
+        {"randaugment, 64 px": [2.57, 2.5, 2.6]},
+    ),
+    "corruptions": (
+        "jpeg                   0.940    0.500   0.5 (0.5-0.6)           0.4  0.7   \n",
+        {"jpeg, 64 px": [0.5, 0.5, 0.6]},
+    ),
+    "evaluation": (
+        "resnet18       64       622/s    1.60 (1.50-1.70)         2.10 (2.00-2.20)       1.2e-06\n"
+        "resnet18       64     1500 us    8.20 (8.00-8.40)         9.90 (9.00-10.00)"
+        "        4.10 (4.00-4.20)         5.00 (4.90-5.10)         0.70 (0.60-0.80)"
+        "         1.10 (1.05-1.12)   \n",
+        {
+            "resnet18, inference in bfloat16": [2.1, 2.0, 2.2],
+            "resnet18, labels of neighbours": [8.2, 8.0, 8.4],
+            "resnet18, three models over their passes": [0.7, 0.6, 0.8],
+        },
+    ),
+    "split": (
+        "  index of cells          1.38 ms (1.35-1.40)  goal 10 ms\n"
+        "  SC            3000 rows     1.45 ms (1.12-1.77)  goal 2 ms    pandas   64.00 ms\n",
+        {"index of cells of 737,280 rows": [1.38, 1.35, 1.4], "a draw, SC": [1.45, 1.12, 1.77]},
+    ),
+    "start_up": (
+        "  plan demo            0.52 x import torch (0.50-0.55)  goal 0.50\n"
+        "planning 10,000 runs: 1.20 s (1.10-1.30), goal 2 s\n"
+        "start-up of a run, digits, mlp: first of a seed 40 ms (30-50), others 12 ms (9-20), goal"
+        " 50 ms\n",
+        {
+            "plan demo": [0.52, 0.5, 0.55],
+            "planning 10,000 runs": [1.2, 1.1, 1.3],
+            "start of a run, digits, mlp": [12, 9, 20],
+        },
+    ),
+    "estimate with a pool": (
+        "2,000 rows, 10 classes, a pool of 200: 107,248 inputs, passes 1.0 s, all 2.8 s, ratio 2.80"
+        " (2.70-2.90)\n",
+        {"2,000 rows, 10 classes, a pool": [2.8, 2.7, 2.9]},
+    ),
+    "ray_engine": (
+        '{"ratio": 1.02, "low": 0.99, "high": 1.04}\n',
+        {"Ray, runs of 5 s": [1.02, 0.99, 1.04]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_figure_is_read_as_it_was_printed(name: str) -> None:
+    printed, figures = PRINTED[name]
+    program = next(program for program in speed.PROGRAMS if program.name == name)
+    assert speed.figures_of(program, printed) == figures
+
+
+def test_each_program_with_a_goal_stands_in_the_table() -> None:
+    files = {program.file or program.name for program in speed.PROGRAMS}
+    files |= {name for name, _, _ in speed.ELSEWHERE}
+    rows = re.findall(
+        r"^\| \[`(\w+)\.py`\]\(speed/\w+\.py\) \|[^|]*\| ([^|]*)",
+        (SPEED.parent / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    with_goal = {name for name, goal in rows if not goal.startswith(("none", "flat"))} - {"all"}
+    assert len(rows) > 20 and len(with_goal) > 15
+    assert with_goal <= files, with_goal - files
+    assert all((SPEED / f"{name}.py").exists() for name in files)
+
+
+def test_the_table_says_what_is_reached_and_what_is_worse() -> None:
+    nan = float("nan")
+    program = speed.PROGRAMS[0]
+    record = {
+        "about": dict.fromkeys(("commit", "date", "processor", "beside"), "x") | {"rounds": 3},
+        "programs": {
+            program.name: {
+                "now": {"mlp, float32": [1.2, 1.1, 1.3], "small-cnn, float32": [1.0, nan, nan]},
+                "before": {"mlp, float32": [1.4, 1.3, 1.5]},
+                "failures": {"before": "failed: ImportError: a | b"},
+            },
+            "split": {"now": {}, "before": {}, "failures": {}},
+        },
+    }
+    rows = [row.split(" | ") for row in speed.table(record).splitlines() if row.startswith("| ")]
+    by_name = {row[1]: row for row in rows}
+    assert by_name["mlp, float32"][3:] == [
+        *("1.2 (1.1 to 1.3) x as fast", "1.4", "yes", "1.4 (1.3 to 1.5)", "**no** |")
+    ]
+    assert by_name["small-cnn, float32"][3:] == ["1 x as fast", "1.35", "**no**", "", " |"]
+    assert "failed: ImportError: a / b" in speed.table(record)
+    assert sum("not measured" in row for row in map(" | ".join, rows)) == (
+        len(speed.PROGRAMS) - 2 + len(speed.WITHOUT_PROGRAM)
+    )
+    assert sum("printed no figure" in row for row in map(" | ".join, rows)) == 1
+
+
+def test_a_program_that_fails_is_told_of(tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks/speed"
+    folder.mkdir(parents=True)
+    (folder / "step.py").write_text("raise SystemExit('no rows')", encoding="utf-8")
+    printed = speed.printed_by(speed.PROGRAMS[0], tmp_path, 1)
+    assert printed == "failed: no rows"
