@@ -164,6 +164,14 @@ def test_no_tracked_file_holds_a_machine_path_or_a_registry_host() -> None:
     assert matches == []
 
 
+def test_the_root_holds_only_what_a_reader_looks_for_there() -> None:
+    """A file that a program left in the folder where it ran was once committed."""
+    in_root = [path for path in _tracked() if path.parent == ROOT]
+    endings = {path.suffix for path in in_root}
+    assert len(in_root) >= 8
+    assert endings <= {"", ".md", ".cff", ".yml", ".toml", ".lock"}, endings
+
+
 def test_lock_file_holds_hashes_and_no_addresses() -> None:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if "://" in line or line.startswith("-")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crosswind.core.errors import CrosswindError, one_line, plain
+from crosswind.core.errors import CrosswindError, InputError, one_line, plain
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,19 @@ def test_a_long_text_is_cut() -> None:
 
 def test_plain_keeps_spaces() -> None:
     assert plain("  a  b ") == "  a  b "
+
+
+@pytest.mark.parametrize(
+    ("choices", "most"),
+    [
+        (["red", "x" * 5000], 200),  # a value of a column may be a page of text
+        (["y" * 90] * 25, 1200),
+        ([f"name {number}" for number in range(2000)], 400),
+    ],
+)
+def test_choices_are_listed_in_a_line_that_can_be_read(choices: list[str], most: int) -> None:
+    message = str(InputError("shifts.UDS.unseen", "unknown value 'blue'", choices))
+    assert message.startswith("shifts.UDS.unseen: unknown value 'blue' (valid: ")
+    assert len(message) < most and choices[0] in message
+    listed, _, more = message.partition(" and ")
+    assert listed.count(", ") + 1 + int(more.split(" ")[0] or 0 if more else 0) == len(choices)

@@ -14,10 +14,13 @@ Every message is one sentence on one line, without a trailing line break.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable
 
 SHOWN_CHOICES = 30
+LONGEST_CHOICE, LONGEST_LISTING = 100, 1000
+"""Characters of one choice, such as a value of a column, and of all that are listed."""
 REPORT_REMEDY = (
     "; this is a fault of Crosswind: report it with what `crosswind doctor` prints and with the"
     " trace, which the same command prints with --debug"
@@ -158,6 +161,9 @@ def _listing(choices: list[str] | None) -> str:
         return ""
     if not choices:
         return " (there are none to choose from)"
-    listed = ", ".join(choices[:SHOWN_CHOICES])
-    n_hidden = len(choices) - SHOWN_CHOICES
+    quoted = [one_line(choice, LONGEST_CHOICE) for choice in choices[:SHOWN_CHOICES]]
+    ends = itertools.accumulate(len(choice) + 2 for choice in quoted)
+    n_listed = max(1, sum(end <= LONGEST_LISTING for end in ends))
+    listed = ", ".join(quoted[:n_listed])
+    n_hidden = len(choices) - n_listed
     return f" (valid: {listed}{f' and {n_hidden} more' if n_hidden > 0 else ''})"
