@@ -28,6 +28,14 @@ def test_a_long_text_is_cut() -> None:
     assert one_line("x" * 30, 10) == "xxxxxxx..."
 
 
+def test_one_long_value_does_not_hide_the_sentence() -> None:
+    path = "/rows/" + "/".join(["folder"] * 40)
+    message = str(CrosswindError(f"{path}, row 1 has a line break: '{'x' * 700}y'; mend it"))
+    assert message.startswith(f"{path}, row 1 ") and message.endswith("xy'; mend it")
+    assert len(message) < len(path) + 150
+    assert len(str(CrosswindError("x" * 700, 2000))) == 700, "what is to be copied stays whole"
+
+
 def test_plain_keeps_spaces() -> None:
     assert plain("  a  b ") == "  a  b "
 

@@ -18,6 +18,8 @@ import itertools
 import re
 from collections.abc import Iterable
 
+USUAL_LENGTH = 1000
+"""Characters of a message."""
 SHOWN_CHOICES = 30
 LONGEST_CHOICE, LONGEST_LISTING = 100, 1000
 """Characters of one choice, such as a value of a column, and of all that are listed."""
@@ -26,6 +28,10 @@ REPORT_REMEDY = (
     " trace, which the same command prints with --debug"
 )
 """How every message ends for which nothing that the user wrote is to blame."""
+LONGEST_WORD = 150
+"""Characters of a word that a sentence quotes whole, such as one value of a table. A path is many
+words."""
+_LONG_WORD = re.compile(rf"[^\s/\\]{{{LONGEST_WORD},}}")
 _FOREIGN_BYTE = re.compile("[\udc80-\udcff]")
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -34,10 +40,13 @@ class CrosswindError(Exception):
     """Base of everything that Crosswind refuses. The message is one sentence that a user can act
     on.
 
-    It is cut at `limit` characters: more than usual where it holds what is to be copied whole.
+    It is cut at `limit` characters, and words in it at `LONGEST_WORD`, but for where more than
+    usual is asked for, since it holds what is to be copied whole.
     """
 
-    def __init__(self, message: str, limit: int = 1000) -> None:
+    def __init__(self, message: str, limit: int = USUAL_LENGTH) -> None:
+        if limit <= USUAL_LENGTH:
+            message = _LONG_WORD.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", message)
         super().__init__(one_line(message, limit))
 
 
@@ -49,7 +58,11 @@ class InputError(CrosswindError):
     """
 
     def __init__(
-        self, field: str, problem: str, choices: Iterable[object] | None = None, limit: int = 1000
+        self,
+        field: str,
+        problem: str,
+        choices: Iterable[object] | None = None,
+        limit: int = USUAL_LENGTH,
     ) -> None:
         self.field = field
         self.problem = problem
@@ -93,12 +106,12 @@ class InternalError(CrosswindError):
 
     def __init__(self, fault: str) -> None:
         text = fault.removesuffix(REPORT_REMEDY)
-        limit = 1000 - len(REPORT_REMEDY)
+        limit = USUAL_LENGTH - len(REPORT_REMEDY)
         fault = one_line(text, limit)
         super().__init__(fault + REPORT_REMEDY)
 
 
-def one_line(text: str, limit: int = 1000) -> str:
+def one_line(text: str, limit: int = USUAL_LENGTH) -> str:
     """`text` with all white space runs, line breaks included, made one space, cut at `limit`
     characters, and `plain`."""
     flat = plain(" ".join(str(text).replace("\0", "").split()))  # no database keeps a zero

@@ -334,7 +334,7 @@ class Store:
         )
         counts: dict[str, int] = {}
         for content, number in self._rows(self._of_study(query.group_by(runs.c.warnings), study)):
-            for sentence in map(str, dict.fromkeys(self._value(content, list))):
+            for sentence in dict.fromkeys(map(str, self._value(content, list))):
                 counts[sentence] = counts.get(sentence, 0) + number
         return sorted(counts.items(), key=lambda pair: -pair[1])
 
