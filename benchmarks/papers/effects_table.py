@@ -29,6 +29,8 @@ SOURCE = "src/crosswind"
 FILES = {
     # What these subjects are is not, or not only, in the file of a method.
     "ada": ["methods/adversarial.py"],
+    "causirl-coral": ["methods/random_mixtures.py"],
+    "causirl-mmd": ["methods/random_mixtures.py"],
     "cyclegan": ["methods/translation.py"],
     "me-ada": ["methods/adversarial.py"],
     "cos": ["methods/alignment.py", "training/pairs.py"],

@@ -58,8 +58,9 @@ def found(method: Any, given: Batch, counts: tuple[int, ...] = (20, 20)) -> Loss
 
 def put(monkeypatch: pytest.MonkeyPatch, drawn: list[int]) -> None:
     """Let the rows go to these mixtures."""
-    for name in ("causirl_mmd", "causirl_coral"):
-        monkeypatch.setattr(f"crosswind.methods.{name}.mixtures", lambda *_: torch.tensor(drawn))
+    monkeypatch.setattr(
+        "crosswind.methods.random_mixtures.mixtures", lambda *_: torch.tensor(drawn)
+    )
 
 
 @pytest.mark.parametrize(

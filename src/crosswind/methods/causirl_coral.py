@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, final
+from typing import final
 
-import torch
+from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
-from crosswind.methods.functional import mixtures, moment_distance, row_losses
-
-if TYPE_CHECKING:
-    from crosswind.models.build import Model
+from crosswind.methods.functional import moment_distance
+from crosswind.methods.random_mixtures import MixtureAlignment
 
 __all__ = ["CausIRLCORAL"]
 
@@ -21,7 +18,7 @@ __all__ = ["CausIRLCORAL"]
 @final
 @register("causirl-coral", kind="method")
 @dataclass(frozen=True)
-class CausIRLCORAL(Method):
+class CausIRLCORAL(MixtureAlignment):
     """CausIRL with CORAL: features whose mean and covariance are the same in two random mixtures of
     the environments.
 
@@ -79,39 +76,11 @@ class CausIRLCORAL(Method):
     version = 1
     family = {"jeon2025": "out-of-distribution generalisation"}
 
-    def state(self, info: Info) -> State:
-        """`environment_rows` int64 [e]: training rows of each environment, of the only one where
-        none is declared."""
-        environment_rows = torch.tensor(
-            info.environment_counts or (info.n_rows,), dtype=torch.int64
-        )
-        return {"environment_rows": environment_rows}
-
-    def update(self, context: RunContext, batch: Batch) -> Loss:
-        """One descent; overridden because a loss that draws is not one of several runs at once."""
-        return super().update(context, batch)
-
-    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-        """See the class."""
-        model = cast("Model", modules["model"])
-        features = model.features(batch.x)
-        classed = row_losses(model.head(features), batch.y).mean()
-        mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
+    def distance(self, features: Tensor, mixture: Tensor) -> Tensor:
+        """The distance of means and covariances, or of covariances alone."""
         width = features.shape[1]
         if self.form == "covariance":
             shares = (0.0, 1.0 / (4 * width**2))
         else:
             shares = (1.0 / width, 1.0 / width**2)
-        apart = moment_distance(features, mixture, 2, *shares)
-        total = classed + self.weight * apart
-        terms = {"classification": classed.detach(), "alignment": apart.detach()}
-        return Loss(total, terms)
-
-    def doubts(self, state: State) -> list[str]:
-        """One environment makes the mixtures the same distribution."""
-        if int((state["environment_rows"] > 0).sum()) > 1:
-            return []
-        return [
-            "all training rows are of one environment, so the mixtures were random halves of it and"
-            " no invariance was asked for"
-        ]
+        return moment_distance(features, mixture, 2, *shares)
