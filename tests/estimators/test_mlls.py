@@ -5,11 +5,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.special import log_softmax
 from tests.estimators.made import known, of_probabilities, of_two, said
 
 from crosswind.estimators.base import Estimate, Labelled
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.mlls import Calibration, Mlls, fitted_calibration, fitted_target_shares
+from crosswind.estimators.mlls import (
+    LEAST_LOGIT,
+    PENALTY,
+    SHARPNESS,
+    Calibration,
+    Mlls,
+    fitted_calibration,
+    fitted_target_shares,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +107,40 @@ def test_an_answer_that_names_no_class_is_not_right() -> None:
     all_readable = Mlls().estimate(Mlls().fit(source), target)
     target.answer[:100] = -1
     assert Mlls().estimate(Mlls().fit(source), target) < 0.6 * all_readable
+
+
+@pytest.mark.parametrize("sharp", [1e-4, 1.0, 40.0, 1e4])
+@pytest.mark.parametrize("right", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("bias", [True, False])
+def test_no_other_calibration_is_likelier(bias: bool, right: float, sharp: float) -> None:
+    """Around the calibration that is found the loss rises or stays, in every direction that may be
+    gone: its bounds, answers that are all right, and a label of probability 0 included."""
+    random = np.random.default_rng(3)
+    label = random.integers(4, size=300)
+    shown = np.where(random.random(300) < right, label, random.integers(4, size=300))
+    logits = random.normal(size=(300, 4))
+    logits[np.arange(300), shown] += 3
+    logits *= sharp
+    if right < 1:
+        logits[0, label[0]] = -np.inf
+    source = known(said(logits), label)
+    calibration = fitted_calibration(source, bias)
+
+    def loss(sharpness: float, biases: NDArray[np.float64]) -> float:
+        scaled = np.maximum(logits - logits.max(axis=1, keepdims=True), LEAST_LOGIT) * sharpness
+        logs = log_softmax(scaled + biases, axis=1)
+        return float(-logs[np.arange(300), label].mean() + PENALTY / 2 * (biases**2).sum())
+
+    least = loss(calibration.sharpness, calibration.bias)
+    low, high = np.exp(SHARPNESS)
+    assert low <= calibration.sharpness * (1 + 1e-9) and calibration.sharpness <= high * (1 + 1e-9)
+    for far in (1e-3, 0.1, 1.0):
+        for factor in (np.exp(-far), np.exp(far)):
+            tried = float(np.clip(calibration.sharpness * factor, low, high))
+            assert loss(tried, calibration.bias) >= least - 1e-11
+        if not bias:
+            assert not calibration.bias.any()
+            continue
+        for _ in range(5):
+            moved = calibration.bias + far * random.normal(size=4)
+            assert loss(calibration.sharpness, moved) >= least - 1e-11

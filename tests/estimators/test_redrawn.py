@@ -1,5 +1,5 @@
-"""Rows that are drawn anew give the numbers of a fit and an estimate of them, to the last digit,
-however they are computed."""
+"""Rows that are drawn anew give the numbers of a fit and an estimate of them, however they are
+computed: to the last digit, or within what a fit is exact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_another_way_gives_equal_numbers(name: str, classes: int) -> None:
     estimator = load("estimators", name)()
     source, target = set_of(150, classes, 1), set_of(90, classes, 2).answers
     expected = list(Estimator.redrawn(estimator, source, target, draws(150, 90)))
-    assert list(estimator.redrawn(source, target, draws(150, 90))) == expected
+    redrawn = list(estimator.redrawn(source, target, draws(150, 90)))
+    # mlls fits by steps that end at 1e-13 of the loss, from another start.
+    assert redrawn == (pytest.approx(expected, abs=1e-9) if name == "mlls" else expected)
     assert len(set(expected)) > 1
 
 
@@ -58,6 +60,7 @@ def test_these_estimators_have_another_way() -> None:
         "average-confidence",
         "cbpe",
         "difference-of-confidences",
+        "mlls",
     ]
 
 

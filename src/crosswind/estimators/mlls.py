@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from crosswind.core.knobs import Access, knob
 from crosswind.core.registry import register
-from crosswind.estimators.base import Answers, Estimator, Floats, Labelled, order_of_rows
+from crosswind.estimators.base import (
+    Answers,
+    DrawnRows,
+    Estimate,
+    Estimator,
+    Floats,
+    Labelled,
+    order_of_rows,
+)
 from crosswind.estimators.transport import marginal_of
 
 LEAST_LOGIT = -1e6
@@ -24,6 +32,14 @@ as half precision holds."""
 PENALTY = 1e-3
 """Of a squared bias, in the mean log-likelihood: a class without a row would have an infinite one.
 """
+
+STEPS, DECREASE = 100, 1e-13
+"""Most steps of Newton's method, and the decrease of the loss that a step promises, below which it
+is the last."""
+
+FURTHEST = 4.0
+"""How far a step moves the logarithm of the sharpness or a bias at most: where all probabilities are
+0 or 1 the loss has no curvature."""
 
 PASSES, CLOSE = 300, 1e-6
 """Most passes of the EM algorithm, and the change of the shares, summed over classes, below which
@@ -89,6 +105,34 @@ class Mlls(Estimator):
         named = target.answer >= 0
         return float(weights[named, target.answer[named]].sum() / len(target))
 
+    def redrawn(
+        self, source: Labelled, target: Answers, draws: Iterable[DrawnRows]
+    ) -> Iterator[float | Estimate]:
+        """See `Estimator.redrawn`. A draw is how often each row is there, and Newton's method begins
+        at the calibration of all rows. A fit and an estimate of copied rows give the same within
+        1e-9; only where rounding decides whether the EM algorithm needs one more pass, within 1e-6.
+        """
+        rows = _ordered(source)
+        start = _minimum(rows, np.ones(len(rows.label)), self.bias)
+        target_logits = np.ascontiguousarray(_lowered(target).T)
+        named = np.flatnonzero(target.answer >= 0)
+        answer = target.answer[named]
+        for source_rows, target_rows in draws:
+            times = np.bincount(source_rows, minlength=len(source.label))[rows.order]
+            drawn = np.flatnonzero(times)
+            some = _SourceRows(rows.order[drawn], rows.logits[:, drawn], rows.label[drawn])
+            counts = times[drawn].astype(np.float64)
+            minimum = _minimum(some, counts, self.bias, start)
+            shares = np.bincount(some.label, weights=counts, minlength=len(rows.logits))
+            shares /= counts.sum()
+            probabilities = target_logits * np.exp(minimum[0])
+            probabilities += minimum[1:, None]
+            _to_softmax(probabilities)
+            target_times = np.bincount(target_rows, minlength=len(target)).astype(np.float64)
+            ratio, totals = _likeliest_ratio(probabilities, shares, target_times)
+            of_answers = probabilities[answer, named] * ratio[answer] / totals[named]
+            yield float((of_answers * target_times[named]).sum() / len(target_rows))
+
 
 def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     """The temperature and biases that minimise the mean negative log-likelihood of the labels.
@@ -96,41 +140,165 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     Rows are taken in the order of their logits, so that the last digits do not depend on that in
     which they were given.
     """
+    rows = _ordered(source)
+    minimum = _minimum(rows, np.ones(len(rows.label)), bias)
+    shares = marginal_of(source.label, len(rows.logits))
+    return Calibration(float(np.exp(minimum[0])), minimum[1:], shares)
+
+
+class _SourceRows(NamedTuple):
+    """Rows of a source: which, int64 [n]; their logits float64 [k, n], a class after the other; and
+    their labels int64 [n]."""
+
+    order: NDArray[np.int64]
+    logits: Floats
+    label: NDArray[np.int64]
+
+
+def _ordered(source: Labelled) -> _SourceRows:
     logits = _lowered(source.answers)
     order = order_of_rows(logits, source.label)
-    logits = logits[order]
-    label = source.label[order]
-    n, k = logits.shape
-    rows = np.arange(n)
+    return _SourceRows(order, np.ascontiguousarray(logits[order].T), source.label[order])
 
-    logs = np.empty_like(logits)
-    slope = np.empty_like(logits)
 
-    def loss(parameters: Floats) -> tuple[float, Floats]:
-        sharpness = np.exp(parameters[0])
-        np.multiply(logits, sharpness, out=logs)
-        np.add(logs, parameters[1:], out=logs)
-        np.subtract(logs, logs.max(axis=1, keepdims=True), out=logs)
-        np.exp(logs, out=slope)
-        np.subtract(logs, np.log(slope.sum(axis=1, keepdims=True)), out=logs)
-        np.exp(logs, out=slope)
-        slope[rows, label] -= 1
-        value = -logs[rows, label].mean() + PENALTY / 2 * (parameters[1:] ** 2).sum()
-        by_bias = slope.mean(axis=0) + PENALTY * parameters[1:]
-        np.multiply(slope, logits, out=slope)
-        return float(value), np.append(slope.sum() * sharpness / n, by_bias)
+class _Slope(NamedTuple):
+    """Loss, its gradient [k + 1] by the logarithm of the sharpness and the biases, and what its
+    curvature is made of: `probabilities` [k, n], rows' mean logits [n] under them, and sums over rows
+    by class of the probabilities, of these times the logits, and of p (1 - p); the sum of p z^2 over
+    both."""
 
-    bounds = [SHARPNESS, *[(None, None) if bias else (0.0, 0.0)] * k]
-    minimum = minimize(
+    loss: float
+    gradient: Floats
+    probabilities: Floats
+    mean_logits: Floats
+    by_class: Floats
+    logits_by_class: Floats
+    spread: Floats
+    squared_logits: float
+
+
+def _slope(rows: _SourceRows, share: Floats, parameters: Floats) -> _Slope:
+    """`share` float64 [n]: how much of the whole each row is. Sums are NumPy's own (einsum), whose
+    digits do not depend on the number of threads as those of matrix products do."""
+    sharpness = np.exp(parameters[0])
+    biases = parameters[1:]
+    probabilities = rows.logits * sharpness
+    probabilities += biases[:, None]
+    of_label = probabilities[rows.label, np.arange(len(rows.label))]
+    loss = float(np.einsum("n,n->", share, _to_softmax(probabilities) - of_label))
+    loss += PENALTY / 2 * float((biases**2).sum())
+    by_class = np.einsum("kn,n->k", probabilities, share)
+    weighted = probabilities * share
+    spread = by_class - np.einsum("kn,kn->k", weighted, probabilities)
+    weighted *= rows.logits
+    logits_by_class = weighted.sum(axis=1)
+    squared_logits = float(np.einsum("kn,kn->", weighted, rows.logits))
+    mean_logits = np.einsum("kn,kn->n", probabilities, rows.logits)
+    labelled = np.bincount(rows.label, weights=share, minlength=len(biases))
+    logits_of_label = rows.logits[rows.label, np.arange(len(rows.label))]
+    by_sharpness = sharpness * np.einsum("n,n->", share, mean_logits - logits_of_label)
+    gradient = np.append(by_sharpness, by_class - labelled + PENALTY * biases)
+    return _Slope(
         loss,
-        np.zeros(k + 1),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"ftol": 1e-12, "gtol": 1e-7},
+        gradient,
+        probabilities,
+        mean_logits,
+        by_class,
+        logits_by_class,
+        spread,
+        squared_logits,
     )
-    shares = marginal_of(source.label, k)
-    return Calibration(float(np.exp(minimum.x[0])), np.asarray(minimum.x[1:]), shares)
+
+
+def _minimum(rows: _SourceRows, times: Floats, bias: bool, start: Floats | None = None) -> Floats:
+    """The logarithm of the sharpness and the biases, float64 [k + 1], at which the loss of rows that
+    are there so many `times` is least: Newton's method, each step by conjugate gradients."""
+    k = len(rows.logits)
+    share = times / times.sum()
+    parameters = np.zeros(k + 1) if start is None else start
+    slope = _slope(rows, share, parameters)
+    for _ in range(STEPS):
+        free = np.ones(k + 1, dtype=bool)
+        free[1:] = bias
+        beyond = np.clip(parameters[0] - np.sign(slope.gradient[0]), *SHARPNESS)
+        free[0] = beyond != parameters[0]
+        step = _newton_step(slope, share, float(np.exp(parameters[0])), free)
+        step *= min(1.0, FURTHEST / max(float(np.abs(step).max()), 1e-300))
+        promised = -float(slope.gradient @ step)
+        if promised <= 0:
+            break
+        length = 1.0
+        while True:
+            tried = parameters + length * step
+            tried[0] = np.clip(tried[0], *SHARPNESS)
+            tried_slope = _slope(rows, share, tried)
+            if tried_slope.loss <= slope.loss - 1e-4 * length * promised + 1e-14:
+                break
+            length /= 2
+            if length < 1e-9:
+                return parameters
+        parameters = tried
+        slope = tried_slope
+        if promised < 2 * DECREASE:
+            break
+    return parameters
+
+
+def _newton_step(slope: _Slope, share: Floats, sharpness: float, free: NDArray[np.bool_]) -> Floats:
+    """Less the gradient over the curvature of the free parameters, float64 [k + 1]; the curvature by
+    the logarithm of the sharpness without the gradient's part, which is 0 at the minimum."""
+    probabilities = slope.probabilities
+
+    def curved(direction: Floats) -> Floats:
+        stretch = sharpness * direction[0]
+        mean = stretch * slope.mean_logits + np.einsum("kn,k->n", probabilities, direction[1:])
+        mean *= share
+        by_sharpness = (
+            stretch * slope.squared_logits
+            + np.einsum("k,k->", direction[1:], slope.logits_by_class)
+            - np.einsum("n,n->", mean, slope.mean_logits)
+        )
+        by_bias = (
+            stretch * slope.logits_by_class
+            + direction[1:] * (slope.by_class + PENALTY)
+            - np.einsum("kn,n->k", probabilities, mean)
+        )
+        return np.where(free, np.append(sharpness * by_sharpness, by_bias), 0.0)
+
+    mean_logits = slope.mean_logits
+    around = slope.squared_logits - np.einsum("n,n,n->", share, mean_logits, mean_logits)
+    diagonal = np.append(sharpness**2 * max(around, 0.0) + 1e-12, slope.spread + PENALTY)
+    remainder = np.where(free, -slope.gradient, 0.0)
+    step = np.zeros_like(remainder)
+    scaled = remainder / diagonal
+    direction = scaled
+    length = float(np.einsum("k,k->", remainder, scaled))
+    enough = length * min(1e-2, length)
+    for _ in range(2 * len(remainder)):
+        if length <= enough:
+            break
+        image = curved(direction)
+        curvature = float(np.einsum("k,k->", direction, image))
+        if curvature <= 1e-14 * float(np.einsum("k,k->", direction, diagonal * direction)):
+            return step if step.any() else direction
+        step = step + length / curvature * direction
+        remainder = remainder - length / curvature * image
+        scaled = remainder / diagonal
+        before = length
+        length = float(np.einsum("k,k->", remainder, scaled))
+        direction = scaled + length / before * direction
+    return step
+
+
+def _to_softmax(logits: Floats) -> Floats:
+    """Logits float64 [k, n] made probabilities where they stand; the logarithms [n] of what their
+    exponentials sum to."""
+    largest = logits.max(axis=0)
+    logits -= largest
+    np.exp(logits, out=logits)
+    totals = logits.sum(axis=0)
+    logits /= totals
+    return np.asarray(largest + np.log(totals))
 
 
 def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats, Floats]:
@@ -140,20 +308,30 @@ def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats,
     `probabilities` float64 [n, k] belong to the source's `shares` float64 [k]. A class that the
     source lacks has none. A row that no class of the source explains has probabilities of 0.
     """
+    by_class = np.ascontiguousarray(probabilities.T)
+    ratio, totals = _likeliest_ratio(by_class, shares, np.ones(len(probabilities)))
+    weights = probabilities * ratio / totals[:, None]
+    return weights.mean(axis=0), weights
+
+
+def _likeliest_ratio(probabilities: Floats, shares: Floats, times: Floats) -> tuple[Floats, Floats]:
+    """By how much the last pass of the EM algorithm multiplied each class, float64 [k], and what the
+    products of a row then sum to, float64 [n]: 1 where it is 0.
+
+    `probabilities` float64 [k, n], of rows that are there so many `times` float64 [n].
+    """
     present = shares > 0
+    share = times / times.sum()
     now = shares
-    weights = np.empty_like(probabilities)  # one array for all passes: they are most of the time
     for _ in range(PASSES):
         ratio = np.divide(now, shares, out=np.zeros_like(shares), where=present)
-        np.multiply(probabilities, ratio, out=weights)
-        totals = weights.sum(axis=1, keepdims=True)
+        totals = np.einsum("kn,k->n", probabilities, ratio)
         totals[totals <= 0] = 1  # the row is zeros, and stays so
-        weights /= totals
         before = now
-        now = weights.mean(axis=0)
+        now = ratio * np.einsum("kn,n->k", probabilities, share / totals)
         if np.abs(now - before).sum() < CLOSE:
             break
-    return now, weights
+    return ratio, totals
 
 
 def _lowered(answers: Answers) -> Floats:
