@@ -24,6 +24,7 @@ SATURATION = (
 QUALITY = ((25, 18, 15, 10, 7), (80, 65, 58, 50, 40))
 SCALE = ((0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65))
 
+BAND = 40  # pixels of a line that one product makes boxes of
 BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is left for the sign
 
 
@@ -154,6 +155,8 @@ class Jpeg(FixedCorruption):
     Corruptions and Perturbations, ICLR 2019.
     """
 
+    by_planes = False
+
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         return through_jpeg(x, self.constant(QUALITY, x))
 
@@ -186,21 +189,40 @@ def _saturation_table(factor: float, added: float) -> Tensor:
 
 def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
     # Along the lines first, as Pillow.
+    lines = x
     for side in (3, 2):
-        before = x.shape[side]
+        before = lines.shape[side]
         after = size[side - 2]
         inside, counts, single = _boxes(before, after)
         if single is not None:
-            x = x.index_select(side, on_device(single, x.device))
+            lines = lines.index_select(side, on_device(single, x.device))
             continue
         # Sums of whole numbers are exact in float32, whatever the order that a matrix product takes
         # them in.
-        lines = x.to(torch.float32)
-        lines = (lines if side == 3 else lines.mT) @ on_device(inside, x.device)
-        counts = on_device(counts, x.device)
-        lines = lines.add_(counts / 2).div_(counts).to(torch.uint8)
-        x = lines if side == 3 else lines.mT
-    return x
+        levels = lines.to(torch.float32)
+        boxes = on_device(inside, x.device)
+        sums = []
+        for cut, window in _bands(before, after):
+            if side == 3:
+                sums.append(levels[..., window] @ boxes[window, cut])
+            else:
+                sums.append(boxes[window, cut].mT @ levels[:, :, window])
+        total = torch.cat(sums, side)
+        counts = on_device(counts if side == 3 else counts[:, None], x.device)
+        lines = total.add_(counts / 2).div_(counts).floor_()
+    return lines.to(torch.uint8)
+
+
+def _bands(before: int, after: int) -> list[tuple[slice, slice]]:
+    """The boxes of a line in tiles, and the pixels that lie in them: a product with all pixels would
+    be one with zeros for the most part."""
+    tiles = max(1, round(before / BAND))
+    ends = [after * number // tiles for number in range(tiles + 1)]
+    bands: list[tuple[slice, slice]] = []
+    for low, high in zip(ends, ends[1:], strict=False):
+        first_pixel = max(0, low * before // after - 1)
+        bands.append((slice(low, high), slice(first_pixel, -(-high * before // after) + 1)))
+    return bands
 
 
 @cache

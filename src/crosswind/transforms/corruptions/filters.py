@@ -142,10 +142,10 @@ def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
     return torch.fft.rfft2(torch.from_numpy(weights), s=size)
 
 
-def _bands(size: int, radius: int) -> list[tuple[slice, slice]]:
-    """The outputs of a line in tiles, and the inputs that each needs."""
-    tiles = max(1, round(size / TILE))
-    ends = [size * tile // tiles for tile in range(tiles + 1)]
+def _bands(size: int, radius: int, tile: int = TILE) -> list[tuple[slice, slice]]:
+    """The outputs of a line in tiles of about `tile`, and the inputs that each needs."""
+    tiles = max(1, round(size / tile))
+    ends = [size * number // tiles for number in range(tiles + 1)]
     bands: list[tuple[slice, slice]] = []
     for low, high in zip(ends, ends[1:], strict=False):
         bands.append((slice(low, high), slice(max(0, low - radius), high + radius)))
@@ -159,8 +159,22 @@ def smoothed(field: Tensor, sd: float, edge: str, reach: float) -> Tensor:
     `field`: whole numbers below 2**17 in size, of any dtype, [..., h, w]. `sd`: the standard
     deviation in pixels, at least 0. `edge`, `reach`: as in `weights`.
     """
-    down, across = (weights(side, sd, edge, reach).to(field.device) for side in field.shape[-2:])
-    return down @ (field.to(torch.float64) @ across.mT)
+    height, width = field.shape[-2:]
+    radius = int(reach * sd + 0.5)
+    across = on_device(weights(width, sd, edge, reach), field.device)
+    down = on_device(weights(height, sd, edge, reach), field.device)
+    levels = field.to(torch.float64)
+    tile = TILE if radius > TILE // 4 else TILE // 2
+    lines = [
+        levels[..., window] @ across[cut, window].mT for cut, window in _bands(width, radius, tile)
+    ]
+    middle = lines[0] if len(lines) == 1 else torch.cat(lines, -1)
+    if height <= tile:
+        return down @ middle
+    out = torch.empty_like(middle)
+    for cut, window in _bands(height, radius, tile):
+        out[..., cut, :] = down[cut, window] @ middle[..., window, :]
+    return out
 
 
 def stretched(field: Tensor, size: tuple[int, int], zoom: float) -> Tensor:
