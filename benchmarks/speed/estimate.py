@@ -101,7 +101,7 @@ def measured(
     target, source = pictures_of(rows, classes, 1), pictures_of(rows, classes, 2)
     class_names = [str(code) for code in range(classes)]
     ratios, passes, seconds = [], [], []
-    profiler = cProfile.Profile()
+    profiler = cProfile.Profile(time.process_time)
     for _ in range(rounds + 1):  # the first loads libraries
         network = Network(classes)
         if profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,23 +115,22 @@ class Mlls(Estimator):
         rows = _ordered(source)
         start = _minimum(rows, np.ones(len(rows.label)), self.bias)
         target_logits = np.ascontiguousarray(_lowered(target).T)
-        named = np.flatnonzero(target.answer >= 0)
-        answer = target.answer[named]
         for source_rows, target_rows in draws:
             times = np.bincount(source_rows, minlength=len(source.label))[rows.order]
             drawn = np.flatnonzero(times)
             some = _SourceRows(rows.order[drawn], rows.logits[:, drawn], rows.label[drawn])
-            counts = times[drawn].astype(np.float64)
-            minimum = _minimum(some, counts, self.bias, start)
-            shares = np.bincount(some.label, weights=counts, minlength=len(rows.logits))
-            shares /= counts.sum()
-            probabilities = target_logits * np.exp(minimum[0])
+            minimum = _minimum(some, times[drawn], self.bias, start)
+            shares = np.bincount(some.label, weights=times[drawn], minlength=len(rows.logits))
+            shares /= times.sum()
+            there, counts = np.unique(target_rows, return_counts=True)
+            probabilities = target_logits[:, there] * np.exp(minimum[0])
             probabilities += minimum[1:, None]
             _to_softmax(probabilities)
-            target_times = np.bincount(target_rows, minlength=len(target)).astype(np.float64)
-            ratio, totals = _likeliest_ratio(probabilities, shares, target_times)
-            of_answers = probabilities[answer, named] * ratio[answer] / totals[named]
-            yield float((of_answers * target_times[named]).sum() / len(target_rows))
+            ratio, totals = _likeliest_ratio(probabilities, shares, counts)
+            answer = target.answer[there]
+            named = np.flatnonzero(answer >= 0)
+            of_answers = probabilities[answer[named], named] * ratio[answer[named]] / totals[named]
+            yield float((of_answers * counts[named]).sum() / len(target_rows))
 
 
 def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
@@ -210,7 +209,9 @@ def _slope(rows: _SourceRows, share: Floats, parameters: Floats) -> _Slope:
     )
 
 
-def _minimum(rows: _SourceRows, times: Floats, bias: bool, start: Floats | None = None) -> Floats:
+def _minimum(
+    rows: _SourceRows, times: NDArray[Any], bias: bool, start: Floats | None = None
+) -> Floats:
     """The logarithm of the sharpness and the biases, float64 [k + 1], at which the loss of rows that
     are there so many `times` is least: Newton's method, each step by conjugate gradients."""
     k = len(rows.logits)
@@ -318,7 +319,7 @@ def _likeliest_ratio(probabilities: Floats, shares: Floats, times: Floats) -> tu
     """By how much the last pass of the EM algorithm multiplied each class, float64 [k], and what the
     products of a row then sum to, float64 [n]: 1 where it is 0.
 
-    `probabilities` float64 [k, n], of rows that are there so many `times` float64 [n].
+    `probabilities` float64 [k, n], of rows that are there so many `times` [n].
     """
     present = shares > 0
     share = times / times.sum()
