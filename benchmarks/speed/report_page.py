@@ -35,12 +35,15 @@ CLASSES, VALUES = 8, 3
 
 
 def synthetic_store(folder: Path, n_runs: int) -> Path:
-    """A store of one study with about `n_runs` runs (a whole number of sizes, at least one), as if
-    they had been done."""
+    """A store of one study with about `n_runs` runs (a whole number of sizes, at least one; fewer
+    shifts and methods where that would be too many), as if they had been done."""
     rng = random.Random(0)
-    names = [f"shift-{i}" for i in range(SHIFTS)]
-    methods = ["erm", *(f"method-{i:02d}" for i in range(1, METHODS))]
-    sizes = [f"size-{i}" for i in range(max(1, round(n_runs / (DATA * SHIFTS * METHODS * SEEDS))))]
+    n_shifts = max(1, min(SHIFTS, n_runs // (DATA * SEEDS * 2)))
+    n_methods = max(2, min(METHODS, n_runs // (DATA * SEEDS * n_shifts)))
+    names = [f"shift-{i}" for i in range(n_shifts)]
+    methods = ["erm", *(f"method-{i:02d}" for i in range(1, n_methods))]
+    of_a_size = DATA * n_shifts * n_methods * SEEDS
+    sizes = [f"size-{i}" for i in range(max(1, round(n_runs / of_a_size)))]
     labels = [
         {
             "data": f"data-{d}",

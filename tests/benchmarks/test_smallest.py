@@ -23,6 +23,7 @@ SMALLEST = {
     f"{SPEED}.drawing": "--rounds 1 --pictures 8 --size 16",
     f"{SPEED}.estimate": "--rows 40 --classes 3 --pool 3 --rounds 0 --estimators ni-erase,cbpe",
     f"{SPEED}.evaluation": "--rounds 1 --models small-cnn --only inference",
+    f"{SPEED}.growth": "--only split,plan --decades 1 --rounds 1",
     f"{SPEED}.label_scores": "--rounds 1 --labels 2",
     f"{SPEED}.loop": "--rounds 1 --steps 2 --models mlp",
     f"{SPEED}.many_runs": "--runs 20 --commands plan",

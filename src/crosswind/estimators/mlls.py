@@ -116,12 +116,13 @@ class Mlls(Estimator):
         start = _minimum(rows, np.ones(len(rows.label)), self.bias)
         target_logits = np.ascontiguousarray(_lowered(target).T)
         for source_rows, target_rows in draws:
+            assert source_rows is not None
             times = np.bincount(source_rows, minlength=len(source.label))[rows.order]
             drawn = np.flatnonzero(times)
             some = _SourceRows(rows.order[drawn], rows.logits[:, drawn], rows.label[drawn])
             minimum = _minimum(some, times[drawn], self.bias, start)
-            shares = np.bincount(some.label, weights=times[drawn], minlength=len(rows.logits))
-            shares /= times.sum()
+            by_label = np.bincount(some.label, weights=times[drawn], minlength=len(rows.logits))
+            shares = by_label.astype(np.float64) / times.sum()
             there, counts = np.unique(target_rows, return_counts=True)
             probabilities = target_logits[:, there] * np.exp(minimum[0])
             probabilities += minimum[1:, None]

@@ -200,3 +200,16 @@ def test_compression_is_pillows(table: str, severity: int) -> None:
             file, "JPEG", quality=TABLES["jpeg", table][severity - 1]
         )
         assert np.array_equal(pixels(found)[0].squeeze(), np.asarray(Image.open(file)).astype(int))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_compression_does_not_depend_on_the_layout(channels: int) -> None:
+    x = batch(photographs(2, 45, 61)[..., :channels])
+    jpeg = load("transforms", "jpeg")(4, "imagenet")
+    for layout in (torch.contiguous_format, torch.channels_last):
+        laid_out = x.contiguous(memory_format=layout)
+        before = laid_out.clone()
+        compressed = jpeg(laid_out, NONE[:2])
+        assert compressed.is_contiguous(memory_format=layout)
+        assert torch.equal(compressed, jpeg(x, NONE[:2]))
+        assert torch.equal(laid_out, before)

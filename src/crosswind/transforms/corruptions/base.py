@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -77,50 +76,16 @@ class FixedCorruption(Corruption):
 
 def through_jpeg(x: Tensor, quality: int) -> Tensor:
     """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow,
-    4:2:0), one by one.
-
-    torchvision, where it makes the same pixels as Pillow here, does it in half the time.
-    """
-    pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).cpu().numpy())
-    through = _by_torchvision if _torchvision_is_equal() else _by_pillow
-    out = np.empty_like(pixels)
-    for i, image in enumerate(pixels):
-        out[i] = through(image, quality)
-    return on_device(out, x.device).permute(0, 3, 1, 2)
-
-
-def _by_pillow(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    4:2:0), one by one."""
     from PIL import Image
 
-    file = io.BytesIO()
-    flat_image = image if image.shape[2] == 3 else image[:, :, 0]
-    Image.fromarray(flat_image).save(file, "JPEG", quality=quality)
-    with Image.open(file) as read:
-        return np.asarray(read).reshape(image.shape)
-
-
-def _by_torchvision(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    import torch
-    from torchvision.io import decode_jpeg, encode_jpeg
-
-    file = encode_jpeg(torch.from_numpy(image).permute(2, 0, 1), quality=quality)
-    decoded: NDArray[np.uint8] = decode_jpeg(file).permute(1, 2, 0).numpy()
-    return decoded
-
-
-@cache
-def _torchvision_is_equal() -> bool:
-    """Whether torchvision's JPEG library makes the pixels that Pillow's makes: both are libjpeg, of
-    versions and builds that may differ. Tried on colours and greys of odd sides, strong and weak."""
-    random = np.random.default_rng(0)
-    rough = random.integers(256, size=(6, 8, 3)).repeat(5, 0).repeat(6, 1)
-    rough = rough + random.integers(-40, 40, size=rough.shape)
-    colours = rough.clip(0, 255).astype(np.uint8)[:29, :47]
-    try:
-        for quality in (1, 7, 25, 50, 85, 95):
-            for image in (colours, np.ascontiguousarray(colours[:, :, :1])):
-                if not np.array_equal(_by_torchvision(image, quality), _by_pillow(image, quality)):
-                    return False
-    except (ImportError, RuntimeError, OSError):  # a torchvision that was built without libjpeg
-        return False
-    return True
+    # All at once: picture by picture Pillow would copy each line of one that lies by planes anew.
+    pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).cpu().numpy())
+    out = np.empty_like(pixels)
+    for i, image in enumerate(pixels):
+        file = io.BytesIO()
+        flat_image = image if image.shape[2] == 3 else image[:, :, 0]
+        Image.fromarray(flat_image).save(file, "JPEG", quality=quality)
+        with Image.open(file, formats=("JPEG",)) as read:
+            out[i] = np.asarray(read).reshape(image.shape)
+    return on_device(out, x.device).permute(0, 3, 1, 2)
