@@ -168,8 +168,7 @@ def sizes(least: int, decades: int) -> list[int]:
 
 
 def seconds(work: Callable[[], object], rounds: int) -> float:
-    """CPU time of the process, the least of the rounds; one more that is not counted comes first
-    where it is short."""
+    """CPU time of the process, the least of the rounds; a long one is not repeated."""
     times: list[float] = []
     while len(times) < rounds:
         started = time.process_time()

@@ -316,7 +316,9 @@ def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats,
     return weights.mean(axis=0), weights
 
 
-def _likeliest_ratio(probabilities: Floats, shares: Floats, times: Floats) -> tuple[Floats, Floats]:
+def _likeliest_ratio(
+    probabilities: Floats, shares: Floats, times: NDArray[Any]
+) -> tuple[Floats, Floats]:
     """By how much the last pass of the EM algorithm multiplied each class, float64 [k], and what the
     products of a row then sum to, float64 [n]: 1 where it is 0.
 
