@@ -121,9 +121,31 @@ def test_the_table_says_what_is_reached_and_what_is_worse() -> None:
     assert sum("printed no figure" in row for row in map(" | ".join, rows)) == 1
 
 
+@pytest.mark.parametrize("name", PRINTED)
+def test_each_figure_has_the_unit_of_its_pattern(name: str) -> None:
+    """A pattern whose name is any words claimed the figures of the others."""
+    program = next(program for program in speed.PROGRAMS if program.name == name)
+    printed, figures = PRINTED[name]
+    entry = {"now": figures, "before": {}, "failures": {}}
+    printed_rows = [row for row in speed._rows(program, entry) if "not printed" not in row]
+    units = {row.split(" | ")[1]: row.split(" | ")[3] for row in printed_rows}
+    assert units.keys() == figures.keys()
+    for pattern in program.patterns:
+        for figure, _ in pattern.figures(printed):
+            assert units[figure].endswith(pattern.unit)
+
+
+def test_a_percentage_near_zero_is_compared_by_points() -> None:
+    overhead = next(p for p in speed.PROGRAMS if p.name == "loop").patterns[0]
+    assert speed._as_good(overhead, 0.3, -0.5) and not speed._as_good(overhead, 3.0, 1.0)
+
+
 def test_a_program_that_fails_is_told_of(tmp_path: Path) -> None:
     folder = tmp_path / "benchmarks/speed"
     folder.mkdir(parents=True)
-    (folder / "step.py").write_text("raise SystemExit('no rows')", encoding="utf-8")
+    (folder / "step.py").write_text(
+        "print('one row')\nraise SystemExit('no rows')", encoding="utf-8"
+    )
     printed = speed.printed_by(speed.PROGRAMS[0], tmp_path, 1)
-    assert printed == "failed: no rows"
+    assert printed.startswith("one row")
+    assert printed.splitlines()[-1] == "failed: no rows"
