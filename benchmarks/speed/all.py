@@ -536,7 +536,8 @@ def measured(program: Program, rounds: int, beside: Path | None) -> dict[str, An
         printed = printed_by(program, checkout, rounds)
         last_line = printed.splitlines()[-1] if printed else ""
         if last_line.startswith(FAILED):
-            failures[side] = last_line
+            # Without the folders of the machine that it ran on.
+            failures[side] = re.sub(r"\(?/\S+", "...", last_line)
         for name, numbers in figures_of(program, printed).items():
             values[side].setdefault(name, []).append(numbers)
     return {"failures": failures, **{side: _merged(found) for side, found in values.items()}}
