@@ -666,7 +666,9 @@ def test_a_unit_over_several_cells_goes_where_its_lowest_cell_sends_it() -> None
         AttributeTable(attributes, codes),
         units=np.array([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]),
     )
-    split = make_split({"d": data}, "d", plan(None, "all", 1, Roles(1, 0)), 0)
+    dealt = plan(None, "all", 1, Roles(1, 0))
+    split = make_split({"d": data}, "d", dealt, 0)
+    assert not plan_counts({"d": data}, "d", dealt).fills
     assert cell_counts(data, split.evaluation["test"], ("a",)).tolist() == [1, 2]
     assert cell_counts(data, split.train, ("a",)).tolist() == [3, 6]
 
@@ -680,6 +682,7 @@ def test_a_cell_in_which_no_unit_is_at_home_gets_its_quota_too() -> None:
     for split_seed in range(5):
         four = dataclasses.replace(plan(None, "all", 1, Roles(4, 0)), split_seed=split_seed)
         split = make_split({"d": data}, "d", four, 0)
+        assert plan_counts({"d": data}, "d", four).fills
         of_test = cell_counts(data, split.evaluation["test"], ("a",))
         assert of_test[1] >= 4 and of_test[2] >= 4 and of_test[0] == of_test[1] + of_test[2]
         tested = set((split.evaluation["test"].rows // 2).tolist())

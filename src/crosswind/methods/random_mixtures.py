@@ -26,6 +26,9 @@ class MixtureAlignment(Method):
     A method adds its knobs, `weight` among them, and `distance`.
     """
 
+    if TYPE_CHECKING:  # each method declares its own, with its default and where that is from
+        weight: float
+
     @abstractmethod
     def distance(self, features: Tensor, mixture: Tensor) -> Tensor:
         """The distance of the two mixtures, a scalar that gradients flow through.
@@ -53,9 +56,8 @@ class MixtureAlignment(Method):
         classification = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
         distance = self.distance(features, mixture)
-        weight: float = self.weight  # type: ignore[attr-defined]  # a knob of each method
         terms = {"classification": classification.detach(), "alignment": distance.detach()}
-        return Loss(classification + weight * distance, terms)
+        return Loss(classification + self.weight * distance, terms)
 
     def doubts(self, state: State) -> list[str]:
         """One environment makes the mixtures the same distribution."""

@@ -389,7 +389,7 @@ def _external_prediction(
         # those of the tests do.
         "shows_order": set_values["role"] != "test" or not validated,
     }
-    deciding = ["label", "attributes", "roles", "sets", "split_seed", "overlap"]
+    deciding = ["label", "attributes", "roles", "sets", "split_seed", "overlap", "deal"]
     if set_values["law"] in LAWS or set_values["role"] != "test":
         deciding += ["shift", "draw", "dataset_size"]
     identity = {

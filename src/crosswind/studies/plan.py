@@ -69,6 +69,8 @@ FORMAT = 2
 _FOLLOWING = (
     2  # the version of what sets take from training; in the keys of the runs that have such a set
 )
+_FILLING = 2
+"""The version of a deal of units that fills cells short of a quota; in the keys of its runs."""
 DRAWS = ("equal", "balanced", "all")
 UNHASHED = (
     "what its rows hold cannot be hashed before planning, as the program did not say it (contents):"
@@ -207,6 +209,8 @@ class _Planner:
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
+        if counts.fills:
+            split["deal"] = _FILLING
         used = {name: self.datasets[name] for name in _sources(split, point)}
         models = {
             label: model

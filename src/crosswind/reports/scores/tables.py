@@ -42,6 +42,7 @@ from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
 _Layouts = set[tuple[int, int]]
+"""The number of split seeds and of runs behind the cells of a table."""
 
 
 class _Notes(NamedTuple):
@@ -52,8 +53,6 @@ class _Notes(NamedTuple):
     opening: str = ""
     level: float = LEVEL
 
-
-"""The number of split seeds and of runs behind the cells of a table."""
 
 # -- every number ----------------------------------------------------------------------------------
 

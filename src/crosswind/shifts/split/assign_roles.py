@@ -74,7 +74,8 @@ class Deal:
     """All rows of a data set dealt to roles.
 
     `short` has, for each role, the cells with fewer rows than the role asked of each: base cell ->
-    (wanted, got). `units` int64 [n]: what is dealt, rows or units; rows that show one picture are
+    (wanted, got). `fills`: whether units were dealt that fill cells in which too few are at home.
+    `units` int64 [n]: what is dealt, rows or units; rows that show one picture are
     of one unit. `elsewhere`: the role that each row's picture has in another data set
     (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an
     official split, `left_out` bool [n] the rows that it gives no role.
@@ -96,6 +97,7 @@ class Deal:
         self.seed = split_seed
         self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
         self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
+        self.fills = False
         # One part of the rows for each role of an official split and one for those left out;
         # otherwise a single part.
         self._part = _official_parts(dataset, roles, "train" in reads)
@@ -242,7 +244,9 @@ class Deal:
                     position_in_cell = np.arange(len(queue)) - begin[home[queue]]
                     taken = position_in_cell < units_of_cell[home[queue]]
                 if isinstance(role_quota, int) and len(queue):
-                    taken |= self._filling(queue, taken, role_quota, unit_of, hashes)
+                    filling = self._filling(queue, taken, role_quota, unit_of, hashes)
+                    self.fills = self.fills or bool(filling.any())
+                    taken |= filling
                 role_of[queue[taken]] = role
                 queue = queue[~taken]
         roles = role_of[unit_of]

@@ -84,7 +84,8 @@ class SplitCounts:
     `cells`: the number of cells of positive weight. `train_shared`: the share of its base rows that
     the training set of another seed is expected to have too, 0 to 1. `set_rows`: rows by name of
     the set. `follow`: the sets that take their numbers from what training draws, not from the
-    weights of a law alone. `short`: cells that cannot give what is asked, by set and name.
+    weights of a law alone. `fills`: whether units fill cells in which too few are at home.
+    `short`: cells that cannot give what is asked, by set and name.
     `train_counts`: int64 of the shape of `train_cells`, the cells that count the training set.
     `train_visits`: float64 [1 + supplements, shape of `study_cells`], the rows by weights and of
     each supplement that one pass over the training set is expected to show. `groups`,
@@ -100,6 +101,7 @@ class SplitCounts:
     test_rows: int
     cells: int
     follow: list[str]
+    fills: bool
     set_rows: dict[str, int]
     short: dict[str, dict[str, dict[str, float]]]
     warnings: list[str]
@@ -152,6 +154,7 @@ def plan_counts(
         test_rows=rows_of_role["test"],
         cells=cells,
         follow=sorted(follow),
+        fills=study.fills(),
         set_rows=set_rows,
         short=short,
         warnings=warnings,
@@ -404,6 +407,11 @@ class _SplitStudy:
         names = (*pool.cells.names[1:], *extra)
         index = _index(dataset, self.plan.label, names, f"{field}.law")
         return pool.under(index)
+
+    def fills(self) -> bool:
+        """Whether units fill cells that are short of a quota, in any of the data sets."""
+        deals = [self.deal, *(other.deal for other in self._others().values())]
+        return any(deal.fills for deal in deals)
 
     def _deal(self, source: str) -> Deal:
         if source == self.main:
