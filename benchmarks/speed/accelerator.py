@@ -36,7 +36,7 @@ from crosswind.models.build import build_model, unnamed
 from crosswind.training.cuda_graphs import VARIABLE, Steps
 from crosswind.training.device import reproducible
 from crosswind.training.loader import EvaluationRows, TrainingRows
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 ROWS, SIDE = 1091, 64
@@ -76,8 +76,7 @@ def loop(
         ModelSpec(name),
         settings,
         0,
-        loader,
-        images,
+        ContextRows(loader, images),
         None,
     )
     stage = method.stage(0, tools)

@@ -586,7 +586,7 @@ def table(record: dict[str, Any]) -> str:
 def _rows(program: Program, entry: dict[str, Any]) -> list[str]:
     rows = []
     for pattern in program.patterns:
-        names = [name for name in entry["now"] if _is_of(pattern, name, program)]
+        names = [name for name in entry["now"] if _pattern_of(program, name) is pattern]
         for name in names:
             now, before = entry["now"][name], entry["before"].get(name)
             goal = pattern.goals.get(name, pattern.goal)
@@ -609,15 +609,13 @@ def _rows(program: Program, entry: dict[str, Any]) -> list[str]:
     return rows or [f"| {program.name} | | {program.peer} | printed no figure | | | | |"]
 
 
-def _is_of(pattern: Pattern, name: str, program: Program) -> bool:
-    """Whether a figure is of this pattern: by the fixed words of its name."""
-    words = re.escape(pattern.name).replace(r"\{m\}", "(.+)")
-    first = next(p for p in program.patterns if re.fullmatch(_regex(p), name))
-    return re.fullmatch(words, name) is not None and first is pattern
-
-
-def _regex(pattern: Pattern) -> str:
-    return re.escape(pattern.name).replace(r"\{m\}", "(.+)")
+def _pattern_of(program: Program, name: str) -> Pattern:
+    """The pattern that a figure is of: the first whose name it can be."""
+    for pattern in program.patterns:
+        words = re.escape(pattern.name).replace(r"\{m\}", "(.+)")
+        if re.fullmatch(words, name):
+            return pattern
+    raise ValueError(f"{program.name} prints no {name!r}")
 
 
 def _reaches(pattern: Pattern, value: float, goal: float) -> bool:

@@ -54,7 +54,7 @@ from crosswind.training.cuda_graphs import Steps
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.predicting import predict, predict_adapted
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,16 +129,13 @@ class Side:
         how = self.method.needs.sampler, self.method.views(), self.method.partners(info)
         self.loader = TrainingRows(given, data, self.settings, 0, *how)
         spec, base = ModelSpec(model), None
+        sets = ContextRows(self.loader, self.rows)
         if self.method.needs.base is not None:
-            first = LoopContext(
-                load("methods", "erm")(), info, spec, self.settings, 0, self.loader, self.rows, None
-            )
+            first = LoopContext(load("methods", "erm")(), info, spec, self.settings, 0, sets, None)
             base = {
                 f"model.{key}": value for key, value in first.modules["model"].state_dict().items()
             }
-        self.tools = LoopContext(
-            self.method, info, spec, self.settings, 0, self.loader, self.rows, base
-        )
+        self.tools = LoopContext(self.method, info, spec, self.settings, 0, sets, base)
         self.tools.train(False)
         stage = self.method.stage(0, self.tools)
         assert stage is not None

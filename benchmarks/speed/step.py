@@ -36,7 +36,7 @@ from crosswind.models.build import build_model, unnamed
 from crosswind.models.networks.convolution import SmallMapConv2d
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 SIDES = {"mlp": 32, "small-cnn": 32, "resnet-w16": 64, "resnet18": 64}
@@ -71,8 +71,7 @@ def loop_of(
         ModelSpec(name),
         settings,
         0,
-        loader,
-        images,
+        ContextRows(loader, images),
         None,
     )
     stage = method.stage(0, tools)

@@ -40,7 +40,7 @@ from crosswind.models.build import build_model, unnamed
 from crosswind.models.networks.encoding import encoded
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 N, BATCH, TOKENS, GOAL = 4000, 32, 128, 0.95
@@ -126,7 +126,13 @@ def loop_of(
     loader = TrainingRows(rows, data, settings, 0, "epoch")
     method, images = ERM(), EvaluationRows(rows, data, settings, resident=False)
     tools = LoopContext(
-        method, Info(data.check_inputs(), 2, N), spec, settings, 0, loader, images, None
+        method,
+        Info(data.check_inputs(), 2, N),
+        spec,
+        settings,
+        0,
+        ContextRows(loader, images),
+        None,
     )
     stage = method.stage(0, tools)
     assert stage is not None

@@ -16,7 +16,7 @@ from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
 from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 
@@ -39,8 +39,7 @@ def steps(name: str, method: Method) -> int:
         ModelSpec(knob_values.get("model", "mlp")),
         settings,
         0,
-        rows,
-        EvaluationRows(sets.train, data, settings, resident=False),
+        ContextRows(rows, EvaluationRows(sets.train, data, settings, resident=False)),
         base,
     )
     context.begin(Stage(), fresh=False)  # what a method does between stages may wait

@@ -30,12 +30,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.studies.outcomes import outcome
 from tests.studies.postgres_server import PostgresServer
 from tests.studies.toys import JOB, graph, planned
 
 from crosswind.core.errors import CrosswindError
 from crosswind.core.types import Job
-from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines import Engine
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import WorkerPool
@@ -247,30 +247,10 @@ def jobs_of(log_file: Path, wrong: Sequence[str]) -> list[Job]:
     return [*bad, *graph(log_file, seconds=0.2)]
 
 
-def outcome(where: str, out: Path, names: set[str]) -> list[Any]:
-    """Every number and file of the runs of these names, in the order of the plan."""
-    with Store.open(where, out) as store:
-        return [
-            (
-                row["key"],
-                row["rule"],
-                row["set"],
-                row["status"],
-                row["metrics"],
-                (artifact_folder(out, row["key"]) / "score.json").read_text(),
-            )
-            for row in store.results("toys")
-            if row["method"] in names
-        ]
-
-
 def undisturbed_outcome(folder: Path) -> list[Any]:
     """The numbers of the fourteen runs in one process that nothing disturbs."""
-    jobs = graph(folder / "log", seconds=0.0)
-    keys_of_rounds = [job.key for job in graph(folder / "log", seconds=0.2)]
+    jobs = graph(folder / "log", seconds=0.2)
     with Store.open(folder / "out", create=True) as store, Inline(JOB) as engine:
-        jobs = graph(folder / "log", seconds=0.2)
-        assert [job.key for job in jobs] == keys_of_rounds
         store.add_plan("toys", {}, {}, jobs)
         assert drive(store, jobs, engine).finished == 14
     return outcome(str(folder / "out"), folder / "out", {str(job.spec["name"]) for job in jobs})

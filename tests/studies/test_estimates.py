@@ -337,18 +337,19 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
             )
         return {"last": out}, []
 
-    plain = varying.copy_answers(answers, rows, {"digits": digits}, "", 0, 20)["last"]
-    of_neighbours = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 20)[
+    three = varying.Neighbours("ni-translate", 3)
+    plain = varying.copy_answers(answers, rows, {"digits": digits}, varying.Neighbours(), 20)[
         "last"
     ]
-    alone = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
-    fewer = varying.copy_answers(answers, rows, {"digits": digits}, "", 0, 7)["last"]
+    of_neighbours = varying.copy_answers(answers, rows, {"digits": digits}, three, 20)["last"]
+    alone = varying.copy_answers(answers, rows, {"digits": digits}, three, 0)["last"]
+    fewer = varying.copy_answers(answers, rows, {"digits": digits}, varying.Neighbours(), 7)["last"]
     of_more = varying.fewer_rows(plain, rows, {"digits": digits}, 20, 7)
     for array in ("label", "answer", "logits"):
         assert np.array_equal(getattr(of_more, array), getattr(fewer, array))
     assert fewer.answer.shape == (len(POOL), 7, 1)
     without_entropies = varying.copy_answers(
-        answers, rows, {"digits": digits}, "ni-translate", 3, 20, entropies=False
+        answers, rows, {"digits": digits}, three._replace(entropies=False), 20
     )["last"]
     assert without_entropies.entropy is None
     assert np.array_equal(without_entropies.answer, of_neighbours.answer)

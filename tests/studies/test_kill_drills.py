@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.drills import rounds
+from tests.studies.outcomes import outcome
 from tests.studies.toys import JOB, graph
 
 from crosswind.studies.artifacts import artifact_folder
@@ -75,21 +76,6 @@ class Witness:
             assert name in finished, f"{name} was finished and is lost"
             assert now[name] == times, f"{name} was finished and is done again"
         self.seen |= {name: now[name] for name in finished}
-
-
-def outcome(out):
-    with Store.open(out) as store:
-        return [
-            (
-                row["key"],
-                row["rule"],
-                row["set"],
-                row["status"],
-                row["metrics"],
-                (artifact_folder(out, row["key"]) / "score.json").read_text(),
-            )
-            for row in store.results("toys")
-        ]
 
 
 @pytest.fixture(scope="module")

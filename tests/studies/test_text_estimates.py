@@ -254,7 +254,7 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
         return {"last": out}, []
 
     plain = varying.copy_answers(
-        answers, rows, {"reviews": data, rows.source: data}, "", 0, len(rows.rows)
+        answers, rows, {"reviews": data, rows.source: data}, varying.Neighbours(), len(rows.rows)
     )["last"]
     assert plain.logits is not None
     assert plain.answer.shape == (66, len(rows.rows), 1)

@@ -33,7 +33,7 @@ from crosswind.training.identity import info_of
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.predicting import evaluation_mode
 from crosswind.training.profiling import Profile
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -144,7 +144,7 @@ def steps(name: str, method: Method, precision: str) -> int:
     )
     training = EvaluationRows(sets.train, data, settings, resident=False)
     model = ModelSpec(knob_values.get("model", "mlp"))
-    context = LoopContext(method, info, model, settings, 0, rows, training, None)
+    context = LoopContext(method, info, model, settings, 0, ContextRows(rows, training), None)
     context.begin(Stage(), fresh=False)
     context.train()
     taken = 0

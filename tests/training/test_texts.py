@@ -25,7 +25,7 @@ from crosswind.models.networks.text_cnn import TextCNN
 from crosswind.models.networks.tokens import text_lengths
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.loop import fit
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.samplers import Lengths, Order
 from crosswind.training.settings import ModelSpec, TrainingSettings, keyed
 
@@ -245,7 +245,13 @@ def test_a_method_is_answered_in_the_order_in_which_it_asks() -> None:
     loader = TrainingRows(train, data, settings, 0, "epoch")  # type: ignore[arg-type]
     images = EvaluationRows(train, data, settings, resident=True)  # type: ignore[arg-type]
     context = LoopContext(
-        method, Info(data.check_inputs(), 2, 100), CNN, settings, 0, loader, images, None
+        method,
+        Info(data.check_inputs(), 2, 100),
+        CNN,
+        settings,
+        0,
+        ContextRows(loader, images),
+        None,
     )
     model = context.modules["model"].eval()
     rows_asked = torch.tensor([70, 3, 3, 41, 99, 0, 12, 38, 5])

@@ -7,7 +7,7 @@ from typing import final
 
 from torch import Tensor
 
-from crosswind.core.knobs import Limit, Needs, knob, log
+from crosswind.core.knobs import Limit, Needs, knob
 from crosswind.core.registry import register
 from crosswind.methods.functional import moment_distance
 from crosswind.methods.random_mixtures import MixtureAlignment
@@ -56,14 +56,6 @@ class CausIRLCORAL(MixtureAlignment):
     a mixture.
     """
 
-    weight: float = knob(
-        1.0,
-        domain="[0, inf)",
-        search=log(1e-2, 10.0),
-        grid={"jeon2025": [0.1, 0.3, 0.5, 1.0]},
-        source="DomainBed; Jeon et al. 2025",
-        doc="weight of the distance between the mixtures (gamma)",
-    )
     form: str = knob(
         "mean-and-covariance",
         domain="{mean-and-covariance, covariance}",
@@ -76,7 +68,7 @@ class CausIRLCORAL(MixtureAlignment):
     version = 1
     family = {"jeon2025": "out-of-distribution generalisation"}
 
-    def distance(self, features: Tensor, mixture: Tensor) -> Tensor:
+    def _distance(self, features: Tensor, mixture: Tensor) -> Tensor:
         """The distance of means and covariances, or of covariances alone."""
         width = features.shape[1]
         if self.form == "covariance":

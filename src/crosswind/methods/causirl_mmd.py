@@ -92,7 +92,7 @@ class CausIRLMMD(MixtureAlignment):
     version = 1
     family = {"jeon2025": "out-of-distribution generalisation"}
 
-    def distance(self, features: Tensor, mixture: Tensor) -> Tensor:
+    def _distance(self, features: Tensor, mixture: Tensor) -> Tensor:
         """The squared maximum mean discrepancy."""
         unbiased = self.estimate == "unbiased"
         return kernel_distance(features, mixture, 2, self.widths, unbiased=unbiased)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from crosswind.core.knobs import knob, log
 from crosswind.methods.base import Batch, Info, Loss, Method, Modules, RunContext, State
 from crosswind.methods.functional import mixtures, row_losses
 
@@ -23,14 +24,20 @@ class MixtureAlignment(Method):
     """The mean cross-entropy plus `weight` times a distance of two mixtures of the environments,
     drawn anew at every step; see `crosswind.methods.functional.mixtures`.
 
-    A method adds its knobs, `weight` among them, and `distance`.
+    A method adds `_distance` and its knobs.
     """
 
-    if TYPE_CHECKING:  # each method declares its own, with its default and where that is from
-        weight: float
+    weight: float = knob(
+        1.0,
+        domain="[0, inf)",
+        search=log(1e-2, 10.0),
+        grid={"jeon2025": [0.1, 0.3, 0.5, 1.0]},
+        source="DomainBed; Jeon et al. 2025",
+        doc="weight of the distance between the mixtures (gamma)",
+    )
 
     @abstractmethod
-    def distance(self, features: Tensor, mixture: Tensor) -> Tensor:
+    def _distance(self, features: Tensor, mixture: Tensor) -> Tensor:
         """The distance of the two mixtures, a scalar that gradients flow through.
 
         `features`: float [n, d], the head's input; `mixture`: int64 [n], 0 or 1, which of the
@@ -55,7 +62,7 @@ class MixtureAlignment(Method):
         features = model.features(batch.x)
         classification = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
-        distance = self.distance(features, mixture)
+        distance = self._distance(features, mixture)
         terms = {"classification": classification.detach(), "alignment": distance.detach()}
         return Loss(classification + self.weight * distance, terms)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,17 @@ LARGE = 64
 """Pixels a side from which a neighbourhood takes its values for pictures of ImageNet's size."""
 
 
+class Neighbours(NamedTuple):
+    """The neighbours that are made of each row: of which neighbourhood, "" for none, how many, and
+    the knobs of its transform that its estimator hands over. `entropies`: whether those of their
+    answers are computed."""
+
+    name: str = ""
+    number: int = 0
+    handed: Mapping[str, Any] | None = None
+    entropies: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class CopyAnswers:
     """Answers for n rows under each of C changes, or for the rows and their neighbours.
@@ -54,21 +65,16 @@ class CopyAnswers:
     features: NDArray[np.float32] | None = None
 
 
-def copy_answers(  # noqa: PLR0913
+def copy_answers(
     answers: Answer,
     rows: RowSet,
     datasets: Mapping[str, AttributedDataset],
-    neighbourhood_name: str,
-    neighbours: int,
+    neighbours: Neighbours,
     pool: int,
     features: Features | None = None,
-    handed: Mapping[str, Any] | None = None,
-    entropies: bool = True,
 ) -> dict[str, CopyAnswers]:
-    """The answers of a model by selection rule. `neighbourhood_name`: a neighbourhood or "";
-    `pool`: rows of the pool, 0: the rows as they are. `handed`: knobs of the transform of
-    `neighbourhood_name`, by its estimator. `entropies`: whether those of neighbours are
-    computed.
+    """The answers of a model for rows and their neighbours, by selection rule. `pool`: rows of the
+    pool, 0: the rows as they are.
 
     A family of changes is shown rows of its own draw. Were they the same for all, the chance by
     which they are easier than others would stand in every accuracy of the pool alike. An interval
@@ -81,8 +87,9 @@ def copy_answers(  # noqa: PLR0913
     virtual_rows = _virtual_rows(rows, dataset)
     changes, families = _pool_changes(dataset) if pool else ([()], [""])
     beside: list[Chain] = [()]
-    if neighbourhood_name:
-        beside += [_neighbour_chain(neighbourhood_name, dataset, handed)] * neighbours
+    if neighbours.name:
+        chain = _neighbour_chain(neighbours.name, dataset, neighbours.handed)
+        beside += [chain] * neighbours.number
     copies_per_row = len(beside)
     name = "copies"
     ids = dataset.row_ids(virtual_rows)
@@ -101,15 +108,14 @@ def copy_answers(  # noqa: PLR0913
         answered, _ = answers({name: copied_rows}, {**datasets, name: copied})
         for rule, sets in answered.items():
             read = None
-            if features is not None and not neighbourhood_name:
+            if features is not None and not neighbours.name:
                 read = features(copied_rows, copied)
-            of_copies = _read(
-                sets[name], len(chosen), copies_per_row, entropies and bool(neighbourhood_name)
-            )
+            with_entropies = neighbours.entropies and bool(neighbours.name)
+            of_copies = _read(sets[name], len(chosen), copies_per_row, with_entropies)
             out.setdefault(rule, []).append((*of_copies, read))
     label = np.stack([rows.label[drawn[family]] for family in families])
     return {
-        rule: _joined(label, family_answers, bool(neighbourhood_name))
+        rule: _joined(label, family_answers, bool(neighbours.name))
         for rule, family_answers in out.items()
     }
 

@@ -53,12 +53,11 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
         if job.kind == "predict":
             count({spec.set_name: rows}, datasets)
         else:
-            from crosswind.studies.changed_copies import copy_answers
+            from crosswind.studies.changed_copies import Neighbours, copy_answers
 
             copies = CopiesSpec.of(job.spec)
-            copy_answers(
-                count, rows, datasets, copies.neighbourhood, copies.neighbours, copies.pool
-            )
+            neighbours = Neighbours(copies.neighbourhood, copies.neighbours)
+            copy_answers(count, rows, datasets, neighbours, copies.pool)
         if model.input_price is not None and model.output_price is not None:
             cost["price"] = (
                 model.input_price * cost["input_tokens"]

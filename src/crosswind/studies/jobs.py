@@ -247,7 +247,7 @@ def _check_order(knobs: Values, split: Split, name: str, predictions: Prediction
 
 def vary(values: Values, workspace: Workspace) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
-    from crosswind.studies.changed_copies import copy_answers, write_copy_answers
+    from crosswind.studies.changed_copies import Neighbours, copy_answers, write_copy_answers
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
@@ -260,10 +260,8 @@ def vary(values: Values, workspace: Workspace) -> Done:
                 answers,
                 rows,
                 datasets,
-                spec.neighbourhood,
-                spec.neighbours,
+                Neighbours(spec.neighbourhood, spec.neighbours, spec.handed),
                 spec.pool,
-                handed=spec.handed,
             )
     write_copy_answers(workspace.folder / "copies.npz", answers_by_rule)
     warnings = list(dict.fromkeys(doubts))

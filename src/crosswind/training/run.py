@@ -35,7 +35,7 @@ from crosswind.training.metering import Meter, finished_work
 from crosswind.training.own_action import OwnAction, moved_levels
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
-from crosswind.training.run_context import LoopContext
+from crosswind.training.run_context import ContextRows, LoopContext
 from crosswind.training.samplers import row_weights
 from crosswind.training.selection import Score, Selector, Stopper, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings
@@ -148,10 +148,8 @@ class Run:
             inputs.model,
             settings,
             inputs.seed,
-            self.rows,
-            self.training,
+            ContextRows(self.rows, self.training, holdout),
             inputs.base,
-            holdout,
         )
         network = self.context.modules.get("model")
         if isinstance(network, Model):

@@ -4,7 +4,7 @@ and flattened into tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -162,21 +162,29 @@ class Optimiser:
             self._gathered[int(index)][key] = restored.copy_(value)
 
 
+class ContextRows(NamedTuple):
+    """The rows that a method reaches: those of training as batches and for evaluation, and those
+    that were held out for it, if it asks for any."""
+
+    batches: TrainingRows
+    training: EvaluationRows
+    holdout: EvaluationRows | None = None
+
+
 class LoopContext:
     """The implementation of `methods.base.RunContext` for one run."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         method: Method,
         info: Info,
         model: ModelSpec,
         settings: TrainingSettings,
         seed: int,
-        rows: TrainingRows,
-        images: EvaluationRows,
+        sets: ContextRows,
         base: Mapping[str, Tensor] | None,
-        holdout: EvaluationRows | None = None,
     ) -> None:
+        rows, images, holdout = sets
         self.info = info
         self.seed = seed
         self.y = rows.y

@@ -26,6 +26,7 @@ from crosswind.estimators.estimating import PreparedEstimate, estimated_jointly
 from crosswind.shifts.split import RowSet
 from crosswind.studies.changed_copies import (
     CopyAnswers,
+    Neighbours,
     copy_answers,
     fewer_rows,
     labelled_pool,
@@ -303,11 +304,9 @@ class _Questions:
                 self._answers,
                 self.rows,
                 self.sets,
-                neighbourhood_name,
-                NEIGHBOURS,
+                # The diagnosis reads the entropies of the target and of the source.
+                Neighbours(neighbourhood_name, NEIGHBOURS, settings_handed, entropies=False),
                 n,
-                handed=settings_handed,
-                entropies=False,  # the diagnosis reads those of the target and of the source
             )[rule]
         pool = labelled_pool(plain, neighbourhood_name, beside, changes)
         return [
@@ -320,7 +319,7 @@ class _Questions:
         rows of a smaller pool are among those of a larger one."""
         if self._pool is None or self._pool[0] < n:
             copied = copy_answers(
-                self._answers, self.rows, self.sets, "", NEIGHBOURS, n, self._features
+                self._answers, self.rows, self.sets, Neighbours(), n, self._features
             )[self.model.rule]
             self._pool = (n, copied)
         n_asked, copied = self._pool
@@ -342,7 +341,7 @@ class _Questions:
         chosen = replace(rows, environment=None, **columns)
         handed = self._handed(name)
         copied_by_rule = copy_answers(
-            self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=handed
+            self._answers, chosen, sets, Neighbours(name, NEIGHBOURS, handed), 0
         )
         copied = copied_by_rule[self.model.rule]
         answers_of_rows = answers_so_far.take(row_numbers)
