@@ -160,7 +160,7 @@ class Clustering:
         return seed_of(self.seed, "clusters", stage) % (1 << 32)
 
 
-def with_clusters(  # noqa: PLR0913
+def with_clusters(  # noqa: PLR0913 - settings by name
     dataset: AttributedDataset,
     features: ArrayLike | str | Path,
     k: int,

@@ -120,7 +120,7 @@ def slow_devices(plan: Plan) -> list[str]:
     ]
 
 
-def run_plan(  # noqa: PLR0913
+def run_plan(  # noqa: PLR0913 - settings by name
     plan: Plan,
     store: Store,
     *,

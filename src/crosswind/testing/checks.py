@@ -59,6 +59,16 @@ def require(holds: object, problem: str, remedy: str) -> None:
         raise _Unmet(f"{problem}; {remedy}")
 
 
+def require_values(cls: Any, settings: Mapping[str, Any]) -> None:
+    """Require a value in `settings` for each knob of a class that has no default."""
+    for knob in knobs_of(cls):
+        require(
+            not knob.required or knob.name in settings,
+            f"its knob {knob.name!r} has no default",
+            f"name a value for the checks: knobs={{{knob.name!r}: ...}}",
+        )
+
+
 def run_checks(checks: Iterable[Check], skip: Mapping[str, str] | None = None) -> None:
     """Do every check but those of `skip` (name -> why it cannot hold).
 

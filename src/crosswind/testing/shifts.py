@@ -17,7 +17,7 @@ from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells, NormalForm, Shift, parse_shift
-from crosswind.testing.checks import Check, declaration_checks, require, run_checks
+from crosswind.testing.checks import Check, declaration_checks, require, require_values, run_checks
 
 __all__ = ["CELLS", "check_shift", "shift_checks"]
 
@@ -88,11 +88,7 @@ class _ShiftUnderTest:
         for knob in knobs_of(self.cls):
             if knob.required and knob.name == "attribute":
                 settings.setdefault("attribute", self.cells.attributes[0].name)
-            require(
-                not knob.required or knob.name in settings,
-                f"its knob {knob.name!r} has no default",
-                f"name a value for the checks: knobs={{{knob.name!r}: ...}}",
-            )
+        require_values(self.cls, settings)
         return settings
 
     def built(self, **changes: Any) -> Shift:

@@ -15,7 +15,7 @@ from torch import Tensor
 from crosswind.core.errors import CrosswindError, InputError
 from crosswind.core.knobs import knobs_of
 from crosswind.core.seeds import hash64
-from crosswind.testing.checks import Check, declaration_checks, require, run_checks
+from crosswind.testing.checks import Check, declaration_checks, require, require_values, run_checks
 from crosswind.transforms.base import Transform
 
 __all__ = ["check_transform", "transform_checks"]
@@ -113,12 +113,7 @@ class _TransformUnderTest:
         return [_pictures(*size) for size in SIZES]
 
     def transform(self, **changes: Any) -> Transform:
-        for knob in knobs_of(self.cls):
-            require(
-                not knob.required or knob.name in self.knobs,
-                f"its knob {knob.name!r} has no default",
-                f"name a value for the checks: knobs={{{knob.name!r}: ...}}",
-            )
+        require_values(self.cls, self.knobs)
         return self.cls(**{**self.knobs, **changes})
 
     def changed(self, inputs: Any, keys: NDArray[np.uint64] | None = None) -> Any:

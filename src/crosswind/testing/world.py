@@ -94,7 +94,7 @@ def with_train(sets: Split, **changes: Any) -> Split:
     return replace(sets, train=replace(sets.train, **changes))
 
 
-def run(  # noqa: PLR0913
+def run(  # noqa: PLR0913 - settings by name
     method: Any,
     sets: Split | None = None,
     *,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crosswind.training.profiling import Profile
 
 
-def fit(  # noqa: PLR0913
+def fit(  # noqa: PLR0913 - settings by name
     method: Method,
     split: Split,
     images: Mapping[str, AttributedDataset],

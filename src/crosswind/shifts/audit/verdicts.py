@@ -43,7 +43,7 @@ SC, LDD, UDS, LABEL = KINDS
 Counts = NDArray[np.float64]
 
 
-def audit(  # noqa: PLR0913
+def audit(  # noqa: PLR0913 - settings by name
     train: Any,
     target: Any,
     label: str | None = None,
