@@ -301,6 +301,10 @@ for _name, _variants in METHODS.items():
     PARTS[f"method-{_name}"] = method_part(_name, _variants)
 
 
+SETTINGS_OF_OTHERS = {name: {"pairs": "class"} for name in ("cos", "mmd-align", "vicreg")}
+"""Of methods whose defaults ask for an attribute that is drawn at each visit."""
+
+
 @part("methods-others")
 def methods_others(folder: Path) -> Figures:
     """Methods that are registered and have no part of their own yet: none when the record was
@@ -316,7 +320,10 @@ def methods_others(folder: Path) -> Figures:
         if not names
         else study(
             "others",
-            base(methods={"erm": {}, **{name: {} for name in names}}, environments=["size"]),
+            base(
+                methods={"erm": {}, **{name: SETTINGS_OF_OTHERS.get(name, {}) for name in names}},
+                environments=["size"],
+            ),
             folder,
         )
     )
