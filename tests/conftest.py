@@ -64,7 +64,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """`crosswind run` executes its jobs in this process, whatever its `--workers`: a worker costs
     seconds of processor time to start, and is tested by the drills."""
-    from crosswind.studies import running
+    from crosswind.execution import running
 
     real = running.engine_of
 

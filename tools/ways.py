@@ -34,7 +34,7 @@ from crosswind.cli.main import _status
 PACKAGE = str(Path(crosswind.__file__).resolve().parent)
 IS_FUNCTION = 2
 """The flag CO_OPTIMIZED of code objects, which bodies of modules and classes lack."""
-ESTIMATE = ("studies/jobs.py", "estimate")
+ESTIMATE = ("execution/jobs.py", "estimate")
 SPLIT = "make_split"
 STUDY = """\
 name: ways

@@ -38,10 +38,10 @@ from crosswind.advice.evidence import (
 )
 from crosswind.advice.gains import LEVEL, GainModel, Observed, observed_gains
 from crosswind.core.errors import CrosswindError
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import find_study
 from crosswind.studies.spec import load_study
-from crosswind.studies.store import Store
 
 HERE = Path(__file__).resolve().parent
 EVIDENCE = HERE / "evidence.parquet"

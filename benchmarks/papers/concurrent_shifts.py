@@ -32,7 +32,7 @@ from crosswind.reports.scores.families import (
 )
 from crosswind.reports.scores.tables import number_table
 from crosswind.reports.tables import ReportTable
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "benchmarks" / "results" / "concurrent-shifts"

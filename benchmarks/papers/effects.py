@@ -239,7 +239,7 @@ def _side(side: JudgedSide, metric: str) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What the figures may depend on."""
-    from crosswind.studies.jobs import run_versions
+    from crosswind.execution.jobs import run_versions
 
     names = [
         line.partition(":")[2].strip()

@@ -32,13 +32,13 @@ from typing import Any
 
 import yaml
 
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines import Workspace
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.execution.engines import Workspace
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.running import check_ready, run_plan
+from crosswind.execution.scheduler import Progress, drive
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 from crosswind.studies.plan import plan_of
-from crosswind.studies.running import check_ready, run_plan
-from crosswind.studies.scheduler import Progress, drive
-from crosswind.studies.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 METRICS = 50

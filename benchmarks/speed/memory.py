@@ -21,12 +21,12 @@ from typing import Any
 from benchmarks.speed import pictures
 
 from crosswind.core.types import Job
-from crosswind.studies.engines import Task
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.execution.engines import Task
+from crosswind.execution.engines.pool import WorkerPool
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
-JOB = "crosswind.studies.jobs:execute"
+JOB = "crosswind.execution.jobs:execute"
 TINY, BATCH, APART = 200, 128, 100
 
 

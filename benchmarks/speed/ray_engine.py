@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from crosswind.execution.running import engine_of, run_plan
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.running import engine_of, run_plan
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 WORKERS = 2
 

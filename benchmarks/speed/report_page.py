@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.types import Job
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.database import runs as run_table
-from crosswind.studies.database import scores as score_table
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.database import runs as run_table
+from crosswind.storage.database import scores as score_table
+from crosswind.storage.store import Store
 
 DATA, SHIFTS, METHODS, SEEDS = 4, 10, 20, 5
 SETS = {"validation": "validation", "test": "test"}

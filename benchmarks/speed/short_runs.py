@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.types import Job
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 WORKERS, GOAL = 2, 0.75
 SIDES = {"every 30 s": 30.0, "at each validation": 0.0}
@@ -69,7 +69,7 @@ def measure(size: int, runs: int, steps: int, block: int) -> dict[str, list[tupl
     out: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
     seeds = list(range(runs + WORKERS))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        pool = stack.enter_context(WorkerPool("crosswind.studies.jobs:execute", WORKERS))
+        pool = stack.enter_context(WorkerPool("crosswind.execution.jobs:execute", WORKERS))
         sides = {}
         for place, (side, checkpoint) in enumerate(SIDES.items()):
             store = stack.enter_context(Store.open(Path(folder, str(place)), create=True))

@@ -92,8 +92,8 @@ def warm(rounds: int) -> None:
     """Print the milliseconds before the first step of runs that follow others in this process."""
     import torch
 
-    from crosswind.studies.engines import Workspace
-    from crosswind.studies.jobs import execute
+    from crosswind.execution.engines import Workspace
+    from crosswind.execution.jobs import execute
     from crosswind.studies.plan import make_plan
     from crosswind.studies.spec import study_from
 

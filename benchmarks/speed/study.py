@@ -44,17 +44,17 @@ from benchmarks.speed.study_method import StudyMethod
 from benchmarks.speed.study_table import OURS, SIDES, table
 
 from crosswind.core.types import Job
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.engines.worker import ONE_THREAD
+from crosswind.execution.scheduler import drive
 from crosswind.shifts.split import make_split
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.studies.plan import make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
-JOB = "crosswind.studies.jobs:execute"
+JOB = "crosswind.execution.jobs:execute"
 BATCH, VALIDATE_EVERY = 128, 100
 SIDE = {"mlp": 32, "small-cnn": 32, "resnet18": 64}
 # Those at which 500 steps teach each network most of what it can learn and not all of it.

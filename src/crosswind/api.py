@@ -37,12 +37,12 @@ from crosswind.unlabelled.request import NEAR_ROWS, POOL_ROWS, EstimateRequest
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from crosswind.execution.scheduler import Progress, Summary
     from crosswind.proposals.ready import ReadyStudy
     from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import ReportTable
     from crosswind.shifts.audit import Audit
     from crosswind.studies.plan import Plan
-    from crosswind.studies.scheduler import Progress, Summary
     from crosswind.unlabelled.answer import Estimates
     from crosswind.unlabelled.trained_model import Predictor, TrainedModel
 
@@ -321,7 +321,7 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
     returns logits or probabilities [n, k] in the order of `split.class_names`, or labels [n].
     Raises `InputError`, `DataError`.
     """
-    from crosswind.studies.function_answers import scores_by_set
+    from crosswind.execution.function_answers import scores_by_set
 
     return scores_by_set(trajectory, split, rule)
 
@@ -394,9 +394,9 @@ def run_study(
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
+    from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
     from crosswind.reports.gather import gather
-    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise InputError(
@@ -485,7 +485,7 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
     store that cannot be read, and `InputError` where it holds several studies and none is named.
     """
     from crosswind.reports.gather import gather
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with Store.open(str(store) if "://" in str(store) else Path(store)) as opened:
         if study is not None:

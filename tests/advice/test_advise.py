@@ -18,8 +18,8 @@ from crosswind.advice.evidence import COLUMNS, empty_evidence, evidence_of, ship
 from crosswind.advice.problem import problem_of_counts, simple_counts
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError
+from crosswind.storage.store import Store
 from crosswind.studies.plan import plan_of
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "advised",

@@ -135,7 +135,7 @@ def newer_store(folder: Path) -> None:
 def misspelt_store(folder: Path) -> None:
     """A store in whose schema one byte is not text: SQLite's module raises a UnicodeDecodeError for
     it."""
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     Store.open(folder / "out", create=True).close()
     store_file = folder / "out" / "store.sqlite"

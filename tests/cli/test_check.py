@@ -10,8 +10,8 @@ from tests.cli.test_bad_inputs import GOOD
 
 import crosswind as cw
 from crosswind.cli.main import _status
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 
 
 def test_no_verb_is_silent_about_damaged_files(

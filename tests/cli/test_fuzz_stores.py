@@ -25,10 +25,10 @@ from tests.strange import WORDS, Answers, counts, mutated, tried
 from crosswind.cli.main import _status
 from crosswind.core.types import Job
 from crosswind.reports import page as page_module
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.database import runs as run_table
-from crosswind.studies.database import scores as score_table
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.database import runs as run_table
+from crosswind.storage.database import scores as score_table
+from crosswind.storage.store import Store
 
 COLUMN_VALUES = [
     None,

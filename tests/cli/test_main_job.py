@@ -121,7 +121,7 @@ def test_a_second_call_executes_nothing(store: Path, capsys: Any) -> None:
 
 
 def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> None:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with Store.open(store) as opened:
         key = opened.runs("demo")[0]["key"]
@@ -139,8 +139,8 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
 
 
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
-    from crosswind.studies.predictions_file import run_predictions
-    from crosswind.studies.store import Store
+    from crosswind.storage.predictions_file import run_predictions
+    from crosswind.storage.store import Store
 
     with Store.open(store) as opened:
         test_rows = [

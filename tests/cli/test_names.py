@@ -155,7 +155,7 @@ REFUSED = {"estimate"}  # a folder of pictures for a network of features
 def test_every_verb_prints_in_a_folder_of_a_foreign_name(
     folder: Path, verb: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     (folder / "ohne").mkdir(exist_ok=True)
     with Store.open(folder / "läufe") as store:

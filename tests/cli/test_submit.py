@@ -13,7 +13,7 @@ from tests.models.test_sklearn_estimator import table_and_study
 from tests.studies import test_postgresql as databases
 
 from crosswind.cli.main import _status
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 server, url = databases.server, databases.url
 SUBMIT = ["submit", "demo", "--slurm", "--print"]

@@ -14,7 +14,7 @@ import yaml
 from tests.models.test_sklearn_estimator import table_and_study
 
 from crosswind.cli.main import _status
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 CODE = "import sys; from crosswind.cli.main import main; sys.exit(main())"
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.plugins import METHOD, crosswind, install
 
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 STUDY = {
     "data": {

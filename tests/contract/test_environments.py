@@ -10,11 +10,11 @@ import pytest
 from tests.training.world import QUICK
 
 from crosswind.core.registry import Facts, listing
-from crosswind.studies.engines.inline import Inline
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 FACTS = [
     method
@@ -78,7 +78,7 @@ def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path)
     )  # a fifth of the rows are counterexamples
     with (
         Store.open(tmp_path, create=True) as store,
-        Inline("crosswind.studies.jobs:execute") as engine,
+        Inline("crosswind.execution.jobs:execute") as engine,
     ):
         store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)

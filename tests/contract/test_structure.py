@@ -32,8 +32,8 @@ LIGHT = (
     "data",
     "studies/spec",
     "studies/plan",
-    "studies/store",
-    "studies/engines",
+    "storage",
+    "execution/engines",
     "api",
 )
 LIGHT_SOURCES = ("data/sources",)

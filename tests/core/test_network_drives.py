@@ -10,7 +10,7 @@ from tests.models.test_sklearn_estimator import table_and_study
 from crosswind.cli.main import _status
 from crosswind.core import files
 from crosswind.core.files import network_file_system
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 ROOT = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"
 

@@ -17,9 +17,9 @@ from crosswind.core.registry import load
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs, evaluation_keys, materialised
 from crosswind.data.sources.digits import Digits
+from crosswind.execution.jobs import split_of
 from crosswind.studies.build import build_dataset, data_values
 from crosswind.studies.job_specs import FitSpec, PredictSpec
-from crosswind.studies.jobs import split_of
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import DataSpec, study_from
 

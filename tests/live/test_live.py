@@ -27,8 +27,8 @@ from crosswind.core.errors import InputError, StoreError
 from crosswind.live.prometheus import exposition
 from crosswind.live.server import LiveServer
 from crosswind.live.state import LiveStudy
-from crosswind.studies.database import runs, scores, studies, study_runs
-from crosswind.studies.store import Store
+from crosswind.storage.database import runs, scores, studies, study_runs
+from crosswind.storage.store import Store
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None

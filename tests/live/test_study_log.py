@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from crosswind.cli.main import _status
+from crosswind.execution.running import run_plan
 from crosswind.live import study_log
 from crosswind.live.study_log import StudyLog
 from crosswind.live.trackers import LoggedRun, TensorboardTracker, WandbTracker
 from crosswind.reports.export import LIVE_MARK
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, plan_of
-from crosswind.studies.running import run_plan
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "logged",

@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crosswind.studies.engines.inline import Inline
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "data": {
@@ -36,7 +36,10 @@ def finished(out: Path, methods: dict[str, Any], **changes: Any) -> list[dict[st
     plan = make_plan(
         study_from({**STUDY, "methods": {"erm": {}, **methods}, **changes}, name="digits")
     )
-    with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+    with (
+        Store.open(out, create=True) as store,
+        Inline("crosswind.execution.jobs:execute") as engine,
+    ):
         store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)
         rows = store.results("digits")

@@ -23,9 +23,9 @@ from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info, Method
 from crosswind.methods.erm import ERM
 from crosswind.models.build import Model, build_model, unnamed
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 from crosswind.training.loader import TrainingRows
 from crosswind.training.loop import Trajectory
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from crosswind.core.knobs import Base, Needs
 from crosswind.core.types import InputSpec
 from crosswind.data.derive import DerivedAttribute, derive
+from crosswind.execution.jobs import _base_weights
 from crosswind.methods.base import Batch, Loss, Method, Modules, Output, Stage, State
 from crosswind.methods.erm import ERM
 from crosswind.methods.jtt import JTT
-from crosswind.studies.jobs import _base_weights
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings
 

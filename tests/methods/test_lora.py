@@ -15,12 +15,12 @@ from tests.training.world import run
 import crosswind as cw
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.core.types import InputSpec
+from crosswind.execution.jobs import kept_answers, split_of
 from crosswind.methods.base import Info
 from crosswind.methods.lora import LoRA
 from crosswind.models.build import build_model, unnamed
+from crosswind.storage.predictions_file import read_predictions
 from crosswind.studies.job_specs import FitSpec
-from crosswind.studies.jobs import kept_answers, split_of
-from crosswind.studies.predictions_file import read_predictions
 
 IMAGE = InputSpec.image(8, 8, 3)
 

@@ -495,7 +495,7 @@ def test_the_command_tells_how_many_rows_are_answered(
     """About a set that takes hours; where there is no terminal by a line at most every half
     minute."""
     from crosswind.cli import run as command
-    from crosswind.studies.scheduler import Progress
+    from crosswind.execution.scheduler import Progress
 
     clock = iter([0.0, 1.0, 40.0, 40.0, 41.0, 80.0, 80.0])
     monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))

@@ -319,7 +319,7 @@ STEERING = ["\x1b[2Jyes", "\u202eyes", "yes\x00", "\x9b31myes", "yes\u2028no", "
 
 def test_what_steers_a_terminal_is_kept_and_steers_none(server: ChatServer, tmp_path: Path) -> None:
     from crosswind.core.types import Predictions
-    from crosswind.studies.predictions_file import TEXTS, read_texts, write_texts
+    from crosswind.storage.predictions_file import TEXTS, read_texts, write_texts
 
     server.script = [gives(200, reply(text)) for text in STEERING]
     codes, texts_said, doubts = asked(len(STEERING))

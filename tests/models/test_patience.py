@@ -20,7 +20,7 @@ import crosswind as cw
 from crosswind.core.errors import DataError
 from crosswind.models.given.onnx import Onnx
 from crosswind.models.given.patience import Late, PatientSession, patiently
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 ENDLESS = 2**62
 

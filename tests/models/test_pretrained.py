@@ -21,7 +21,7 @@ from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
 from crosswind.models.networks import pretrained
 from crosswind.models.networks.pretrained import Normalise, torchvision_weights
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 

@@ -9,7 +9,7 @@ import pytest
 from crosswind.core.errors import InputError
 from crosswind.core.types import Predictions
 from crosswind.models.language.prompts import filled, prompts, question_of
-from crosswind.studies.predictions_file import (
+from crosswind.storage.predictions_file import (
     read_predictions,
     read_texts,
     write_predictions,

@@ -15,15 +15,15 @@ from tests.models.tiny_vision import MAKERS, write_llava
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.execution.jobs import GIVEN
 from crosswind.models.given.outside import telling
 from crosswind.models.language import vision_language
 from crosswind.models.language.clip import Clip
 from crosswind.models.language.vision_language import VisionLanguage
-from crosswind.studies.jobs import GIVEN
+from crosswind.storage.predictions_file import TEXTS, read_texts, run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import TEXTS, read_texts, run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 CLASSES = [str(digit) for digit in range(10)]
 ROWS: Any = SimpleNamespace(rows=np.arange(3, 8))

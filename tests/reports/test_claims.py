@@ -22,9 +22,9 @@ from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, 
 from crosswind.reports.gather import gather
 from crosswind.reports.scores.results import arrange
 from crosswind.reports.tables import ReportTable
+from crosswind.storage.store import Store
 from crosswind.studies.claims import rule_of
 from crosswind.studies.spec import Claim
-from crosswind.studies.store import Store
 
 
 def claim(**fields: Any) -> dict[str, Any]:
@@ -717,7 +717,7 @@ ODD += [
 
 
 def test_damaged_claims_end_in_one_sentence_or_are_left_out(tmp_path: Path) -> None:
-    from crosswind.studies.database import studies
+    from crosswind.storage.database import studies
 
     out = whole_store(tmp_path / "out", claims=[], seeds=1)
     refused = 0

@@ -14,7 +14,7 @@ from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import unpaired
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -53,7 +53,7 @@ def compared(a: Any, b: Any, capsys: Any, *options: str) -> dict[str, Any]:
 def changed(out: Path, by: float, split_seed: int | None = None) -> None:
     """Every score of a store raised, by another amount for each seed; its study dealt by another
     split seed."""
-    from crosswind.studies.database import scores, studies
+    from crosswind.storage.database import scores, studies
 
     with Store.open(out, create=True) as store:
         seeds = {run["key"]: run["labels"]["seed"] for run in store.runs("alpha")}

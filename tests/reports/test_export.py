@@ -17,7 +17,7 @@ import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError, NeedsError
 from crosswind.reports import export as exports
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 pytestmark = pytest.mark.slow
 STUDY = {

@@ -17,7 +17,7 @@ from benchmarks.speed.report_page import opened, synthetic_store
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import paired, summary
 from crosswind.reports.charts import FORMATS
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 BROWSER = next(
     (
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow  # a browser, and a study to look at
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: Any) -> Path:
     """The demo at its smallest, with one run made a failed and one a diverged one."""
-    from crosswind.studies.database import runs, scores
+    from crosswind.storage.database import runs, scores
 
     out: Path = tmp_path_factory.mktemp("page") / "out"
     assert (

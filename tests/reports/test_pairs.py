@@ -18,8 +18,8 @@ from crosswind.reports.page import study_page
 from crosswind.reports.rows import figures as row_figures
 from crosswind.reports.rows.pairs import apart
 from crosswind.shifts.split import SplitPlan, make_split
-from crosswind.studies.predictions_file import run_predictions
-from crosswind.studies.store import Store
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "apart",

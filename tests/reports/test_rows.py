@@ -22,9 +22,9 @@ from crosswind.reports.page import study_page
 from crosswind.reports.page_head import PICTURES
 from crosswind.reports.rows import answers as behind_rows
 from crosswind.reports.rows import figures as row_figures
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.predictions_file import run_predictions
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 
 TRAINING: dict[str, Any] = {
     "steps": 12,

@@ -14,9 +14,9 @@ from benchmarks.speed.report_page import synthetic_store
 
 from crosswind.reports.gather import gather
 from crosswind.reports.page import write_page
-from crosswind.studies import database, json_columns
-from crosswind.studies.json_columns import ColumnRow, JsonColumns, columns_of, names_in, parsed
-from crosswind.studies.store import DONE, Store
+from crosswind.storage import database, json_columns
+from crosswind.storage.json_columns import ColumnRow, JsonColumns, columns_of, names_in, parsed
+from crosswind.storage.store import DONE, Store
 
 HUGE = 2**70  # does not fit an array
 

@@ -16,9 +16,9 @@ from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
 from crosswind.reports.rows import figures as row_figures
 from crosswind.reports.rows.sections import _rates
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.predictions_file import run_predictions
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 
 SEEN: dict[str, Any] = {
     "type": "systematic",

@@ -18,7 +18,7 @@ from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
-from crosswind.studies.engines import Workspace
+from crosswind.execution.engines import Workspace
 
 MODULE = "tests.studies.counted"
 LOG = "CROSSWIND_TESTS_LOG"

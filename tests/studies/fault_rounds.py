@@ -36,12 +36,12 @@ from tests.studies.toys import JOB, graph, planned
 
 from crosswind.core.errors import CrosswindError
 from crosswind.core.types import Job
-from crosswind.studies.engines import Engine
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.leases import process_start
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import DONE, Store
+from crosswind.execution.engines import Engine
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
+from crosswind.storage.leases import process_start
+from crosswind.storage.store import DONE, Store
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("pool", "ray")
@@ -476,7 +476,7 @@ def drive_to_the_end(values: dict[str, Any]) -> int:
 def _engine(address: str | None, out: Path) -> Engine:
     if address is None:
         return WorkerPool(JOB, 2)
-    from crosswind.studies.engines.ray_cluster import RayCluster
+    from crosswind.execution.engines.ray_cluster import RayCluster
 
     return RayCluster(JOB, out, address=address)
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crosswind.studies import jobs
-from crosswind.studies.engines import Workspace
-from crosswind.studies.engines.inline import Inline
+from crosswind.execution import jobs
+from crosswind.execution.engines import Workspace
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 LOG = "CROSSWIND_TESTS_LOG"
 KILLS = "CROSSWIND_TESTS_KILLS"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.types import Job
-from crosswind.studies.engines import Workspace
-from crosswind.studies.jobs import execute
+from crosswind.execution.engines import Workspace
+from crosswind.execution.jobs import execute
 from crosswind.studies.plan import Plan
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from crosswind.core.registry import listing
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import load_study
-from crosswind.studies.store import Store
 
 FINE_TUNING = {"lora", "wise-ft"}
 """Methods of given weights or of linear layers, which a ResNet from scratch has not."""

@@ -6,7 +6,7 @@ import pytest
 
 from crosswind.core import files
 from crosswind.core.errors import StoreError
-from crosswind.studies import artifacts
+from crosswind.storage import artifacts
 
 
 @pytest.mark.parametrize(

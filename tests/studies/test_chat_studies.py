@@ -20,14 +20,14 @@ from tests.models.chat_server import MODEL, SECRET, ChatServer, error, gives, ha
 
 import crosswind as cw
 from crosswind.cli.main import _status
+from crosswind.execution.endpoint_costs import foreseen
+from crosswind.execution.jobs import GIVEN
 from crosswind.models import form
 from crosswind.models.language import chat_client
-from crosswind.studies.endpoint_costs import foreseen
-from crosswind.studies.jobs import GIVEN
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 GPT = {
     "model": "chat-api",

@@ -15,9 +15,9 @@ import pytest
 from crosswind.cli.main import _status
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.scores.families import families
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
-from crosswind.studies.store import Store
 
 ROWS = 21
 SHIFTS = ["uniform", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"]

@@ -18,9 +18,9 @@ from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.contents import PROBE, FileContents, names_of, number_hashes
 from crosswind.data.dataset import AttributedDataset
+from crosswind.execution.running import check_ready
 from crosswind.shifts.split import Roles, SetPlan, SplitPlan, default_sets, plan_counts
 from crosswind.studies.plan import make_plan
-from crosswind.studies.running import check_ready
 from crosswind.studies.spec import study_from
 
 N = 80

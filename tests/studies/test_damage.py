@@ -12,8 +12,8 @@ from tests.studies.test_store import plan
 from tests.studies.toys import planned
 
 from crosswind.cli.main import _status
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 
 
 def delete(path, other_path):

@@ -25,7 +25,7 @@ from tests.drills import rounds
 from tests.plugins import command, crosswind, environment, install
 
 import crosswind as cw
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "drill",

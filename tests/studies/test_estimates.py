@@ -19,13 +19,13 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers
 from crosswind.estimators.measures import NuclearNorm
 from crosswind.evaluation.metrics import ESTIMATE
+from crosswind.execution import changed_copies as varying
 from crosswind.reports.pools.estimate_sections import estimates
 from crosswind.shifts.split import RowSet
-from crosswind.studies import changed_copies as varying
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import POOL
 

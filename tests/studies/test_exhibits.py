@@ -28,7 +28,7 @@ from crosswind.core.registry import forget, register
 from crosswind.methods.base import Info, Method, State
 from crosswind.reports.gather import gather
 from crosswind.reports.page import study_page
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "exhibits",

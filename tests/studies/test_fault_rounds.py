@@ -21,10 +21,10 @@ from tests.studies.fault_rounds import (
 from tests.studies.postgres_server import why_no_server
 from tests.studies.toys import JOB, graph
 
-from crosswind.studies.database import runs
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import Store
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
+from crosswind.storage.database import runs
+from crosswind.storage.store import Store
 
 SLOW = [("pool", "postgresql", "server killed"), ("ray", "sqlite", "raylet killed")]
 """The cells that are not in the drills of other modules; the others are for the long drills."""

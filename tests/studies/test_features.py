@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import crosswind as cw
 from crosswind.cli.main import app
 from crosswind.core.errors import InputError
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 from crosswind.unlabelled.features import FeatureTable, features_of
 
 DIGITS = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 3}}

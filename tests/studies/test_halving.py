@@ -13,21 +13,21 @@ import pytest
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
 from crosswind.reports.gather import gather
 from crosswind.reports.scores.notes import STOPPED_NOTE
 from crosswind.reports.scores.results import arrange
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.leases import Driver
+from crosswind.storage.run_recorder import RunRecorder
+from crosswind.storage.store import Store
 from crosswind.studies import halving
-from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.axes import methods_of
 from crosswind.studies.best_settings import best_points
-from crosswind.studies.engines.inline import Inline
 from crosswind.studies.halving import rungs_of
-from crosswind.studies.leases import Driver
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.run_recorder import RunRecorder
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "halved",
@@ -54,7 +54,10 @@ EVERY_POINT = {**STUDY, "name": "whole", "search": {"points": 5}}
 def executed(study_fields: Mapping[str, Any], out: Path) -> Plan:
     """A study that is run to its end in this process, in the store `out`."""
     plan = make_plan(study_from(dict(study_fields)))
-    with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+    with (
+        Store.open(out, create=True) as store,
+        Inline("crosswind.execution.jobs:execute") as engine,
+    ):
         resolved = plan.study.model_dump()
         store.add_plan(plan.study.name, dict(study_fields), resolved, plan.jobs)
         summary = drive(store, plan.jobs, engine)
@@ -165,7 +168,7 @@ def test_a_killed_study_halves_as_an_undisturbed_one(
     rung_keys = [job.key for job in plan.jobs if job.labels.get("role") == "rung"]
     with (
         Store.open(tmp_path, create=True) as store,
-        Inline("crosswind.studies.jobs:execute") as engine,
+        Inline("crosswind.execution.jobs:execute") as engine,
     ):
         store.add_plan("halved", STUDY, {}, plan.jobs)
         first = [
@@ -201,7 +204,7 @@ def test_states_that_nothing_goes_on_from_are_swept(
     unneeded = next(key for key in first if key != needed)
     with (
         Store.open(out, create=True) as store,
-        Inline("crosswind.studies.jobs:execute") as engine,
+        Inline("crosswind.execution.jobs:execute") as engine,
     ):
         # As after a kill between the record of a fit and the removal of the state that it read.
         for key in (needed, unneeded):

@@ -14,11 +14,11 @@ from tests.studies.plans import of_kind
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError, InputError, NeedsError
-from crosswind.studies.jobs import GIVEN
+from crosswind.execution.jobs import GIVEN
+from crosswind.storage.predictions_file import run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 SETTINGS: dict[str, Any] = {
     "training": {"steps": 60, "validate_every": 20, "batch": 32, "lr": 0.02},

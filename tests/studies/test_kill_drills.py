@@ -18,12 +18,12 @@ from tests.drills import rounds
 from tests.studies.outcomes import outcome
 from tests.studies.toys import JOB, graph
 
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.leases import process_start
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import DONE, Store
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.leases import process_start
+from crosswind.storage.store import DONE, Store
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -168,10 +168,10 @@ def test_a_kill_at_the_worst_moment_loses_and_repeats_nothing(moment, tmp_path, 
     witness = Witness(out, log_file)
     code = f"""
 import os, signal, sys, time
-from crosswind.studies import artifacts, database
-from crosswind.studies import run_recorder as recorder
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.store import Store
+from crosswind.storage import artifacts, database
+from crosswind.storage import run_recorder as recorder
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.storage.store import Store
 from tests.studies import toys
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

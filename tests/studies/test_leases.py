@@ -3,7 +3,7 @@ import signal
 import subprocess
 import time
 
-from crosswind.studies.leases import STALE_SECONDS, Driver, machine, process_start
+from crosswind.storage.leases import STALE_SECONDS, Driver, machine, process_start
 
 
 def test_a_process_is_known_by_its_number_and_its_start():

@@ -13,16 +13,16 @@ import pytest
 from benchmarks.speed.many_runs import build
 
 from crosswind.cli.main import _status
-from crosswind.studies import store as store_module
-from crosswind.studies.artifacts import SharedTexts, artifact_folder, plain_json
-from crosswind.studies.database import WITH_FILES
-from crosswind.studies.done_before import ended_stamp, fingerprint, fingerprint_of_study
-from crosswind.studies.leases import Driver
+from crosswind.execution.done_before import ended_stamp, fingerprint, fingerprint_of_study
+from crosswind.execution.running import run_plan
+from crosswind.storage import store as store_module
+from crosswind.storage.artifacts import SharedTexts, artifact_folder, plain_json
+from crosswind.storage.database import WITH_FILES
+from crosswind.storage.leases import Driver
+from crosswind.storage.run_recorder import RunRecorder
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan, plan_of
-from crosswind.studies.run_recorder import RunRecorder
-from crosswind.studies.running import run_plan
 from crosswind.studies.spec import Study, load_study
-from crosswind.studies.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_run_with_nothing_to_do_plans_one_seed_and_opens_the_store_for_reading
         planned_seeds.append(study.seed_list)
         return make_plan(study, folder)
 
-    monkeypatch.setattr("crosswind.studies.done_before.make_plan", noted)
+    monkeypatch.setattr("crosswind.execution.done_before.make_plan", noted)
     monkeypatch.setattr("crosswind.studies.plan.plan_of", None)  # would fail if it were called
     written = (many / "out" / "store.sqlite").stat().st_mtime_ns
     assert _status(run) == 0

@@ -20,11 +20,11 @@ from crosswind.data.sources.cifar import Cifar10
 from crosswind.data.sources.image_trees import Pacs
 from crosswind.reports.gather import gather
 from crosswind.shifts.base import parse_shift
+from crosswind.storage.store import Store
 from crosswind.studies.build import build_dataset
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.reading import find_study
 from crosswind.studies.spec import load_study
-from crosswind.studies.store import Store
 
 NAMES = (
     "corruptions",

@@ -17,8 +17,8 @@ from PIL import Image
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import DataError, InputError
-from crosswind.studies.output_order import option_value, study_value
-from crosswind.studies.store import Store
+from crosswind.execution.output_order import option_value, study_value
+from crosswind.storage.store import Store
 
 NAMES = [str(number) for number in range(12)]
 AS_TEXT = sorted(NAMES)
@@ -423,7 +423,7 @@ def test_orders_are_written_so_that_they_can_be_given() -> None:
 
 def test_a_thousand_long_names_are_told_whole(world: Path) -> None:
     from crosswind.estimators.base import Answers, Labelled
-    from crosswind.studies.output_order import check_order
+    from crosswind.execution.output_order import check_order
 
     names = [f"a rather long name of a kind of bird, number {number:03}" for number in range(200)]
     label = np.repeat(np.arange(200), 3)

@@ -15,12 +15,12 @@ from tests.studies.plans import of_kind
 
 import crosswind as cw
 from crosswind.core.errors import InputError
+from crosswind.execution.jobs import GIVEN
 from crosswind.models.given.function import load_function
-from crosswind.studies.jobs import GIVEN
+from crosswind.storage.predictions_file import read_predictions, run_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.predictions_file import read_predictions, run_predictions
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "outside",

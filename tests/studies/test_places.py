@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.studies.toys import planned
 
-from crosswind.studies.engines import Workspace
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import Store
+from crosswind.execution.engines import Workspace
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
+from crosswind.storage.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 
 

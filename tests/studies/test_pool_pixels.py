@@ -18,14 +18,14 @@ import pytest
 from crosswind.core import registry
 from crosswind.core.types import digest_arrays
 from crosswind.data.budget import bounded
-from crosswind.studies.engines import Event, Task
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.execution.engines import Event, Task
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
+from crosswind.storage.predictions_file import read_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import read_predictions
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="looks at /proc")
 
@@ -144,9 +144,9 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
     }
     plan = make_plan(study_from(study, name="counted"))
     engines = {
-        "two": WorkerPool("crosswind.studies.jobs:execute", 2, [counted.MODULE]),
-        "streamed": WorkerPool("crosswind.studies.jobs:execute", 2, [counted.MODULE], memory=0),
-        "here": Inline("crosswind.studies.jobs:execute"),
+        "two": WorkerPool("crosswind.execution.jobs:execute", 2, [counted.MODULE]),
+        "streamed": WorkerPool("crosswind.execution.jobs:execute", 2, [counted.MODULE], memory=0),
+        "here": Inline("crosswind.execution.jobs:execute"),
     }
     numbers_by_way = {}
     for name, engine in engines.items():

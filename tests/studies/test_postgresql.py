@@ -18,13 +18,13 @@ from tests.studies.toys import JOB, graph, planned
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
 from crosswind.reports.gather import gather
 from crosswind.reports.page import write_page
-from crosswind.studies import database
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import Store
+from crosswind.storage import database
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -82,12 +82,12 @@ def test_three_drivers_share_the_work(url, tmp_path):
     log_file, code = (
         tmp_path / "log",
         (
-            "import sys; from tests.studies import toys as t; from crosswind.studies.scheduler"
+            "import sys; from tests.studies import toys as t; from crosswind.execution.scheduler"
             " import drive\n"
         ),
     )
     code += (
-        "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import"
+        "from crosswind.storage.store import Store; from crosswind.execution.engines.pool import"
         " WorkerPool; from pathlib import Path\n"
     )
     code += "runs = t.graph(Path(sys.argv[3]))\n"

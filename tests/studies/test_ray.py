@@ -24,13 +24,13 @@ from tests.studies.toys import planned
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.types import Job
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.ray_cluster import RayCluster, named_paths
-from crosswind.studies.engines.ray_node import packed, with_paths
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.ray_cluster import RayCluster, named_paths
+from crosswind.execution.engines.ray_node import packed, with_paths
+from crosswind.execution.scheduler import Summary, drive
+from crosswind.storage.store import Store
 from crosswind.studies.resources import Resources, parse_resources, resources_of
-from crosswind.studies.scheduler import Summary, drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 EXECUTE = "tests.studies.toys:execute"
 

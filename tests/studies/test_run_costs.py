@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from crosswind.cli.main import _status
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.execution.run_costs import FitCost, StudyCost, measure_costs
+from crosswind.storage.artifacts import artifact_folder
 from crosswind.studies.plan import make_plan
-from crosswind.studies.run_costs import FitCost, StudyCost, measure_costs
 from crosswind.studies.spec import study_from
 
 STUDY: dict[str, Any] = {

@@ -15,13 +15,13 @@ from tests.studies.toys import JOB, graph, planned
 
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
-from crosswind.studies.engines.worker import one_thread
-from crosswind.studies.leases import process_start
-from crosswind.studies.scheduler import drive
-from crosswind.studies.store import Store
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.engines.worker import one_thread
+from crosswind.execution.scheduler import drive
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.leases import process_start
+from crosswind.storage.store import Store
 
 
 def engine_of(workers):

@@ -10,12 +10,12 @@ import pytest
 from tests.studies.plans import of_kind
 
 from crosswind.core.errors import InputError
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.scheduler import drive
 from crosswind.reports.gather import gather
-from crosswind.studies.engines.inline import Inline
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "data": {
@@ -124,7 +124,7 @@ def test_a_study_of_split_seeds_from_plan_to_tables(tmp_path: Path) -> None:
     )
     with (
         Store.open(tmp_path, create=True) as store,
-        Inline("crosswind.studies.jobs:execute") as engine,
+        Inline("crosswind.execution.jobs:execute") as engine,
     ):
         store.add_plan("study", {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)

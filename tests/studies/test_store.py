@@ -16,11 +16,11 @@ import sqlalchemy
 
 from crosswind.core.errors import StoreError
 from crosswind.core.types import Job, digest
-from crosswind.studies import database
-from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
-from crosswind.studies.leases import Driver, machine
-from crosswind.studies.run_recorder import RunRecorder
-from crosswind.studies.store import FILE_NAME, Store, split_name
+from crosswind.storage import database
+from crosswind.storage.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.storage.leases import Driver, machine
+from crosswind.storage.run_recorder import RunRecorder
+from crosswind.storage.store import FILE_NAME, Store, split_name
 
 RESULT = {
     "status": "finished",
@@ -524,7 +524,7 @@ def test_no_permission_is_one_sentence():
         folder = Path(name)
         folder.chmod(0o755)
         filled(folder).chmod(0)
-        code = "import os, crosswind.studies.database; from crosswind.studies.store import Store\n"
+        code = "import os, crosswind.storage.database; from crosswind.storage.store import Store\n"
         code += "os.geteuid() or os.setuid(65534)\n"
         for create in (False, True):
             opened = f"Store.open({name!r}, create={create})"
@@ -643,10 +643,10 @@ def test_a_store_is_opened_and_read_without_torch(tmp_path):
     filled(tmp_path)
     code = f"""
 import sys
-import crosswind.studies.store, crosswind.studies.scheduler, crosswind.studies.engines.pool, crosswind.studies.engines.inline
+import crosswind.storage.store, crosswind.execution.scheduler, crosswind.execution.engines.pool, crosswind.execution.engines.inline
 heavy = ("torch", "psycopg", "polars", "pydantic", "scipy")
 print(*(name for name in heavy if name in sys.modules))
-with crosswind.studies.store.Store.open({str(tmp_path)!r}) as store:
+with crosswind.storage.store.Store.open({str(tmp_path)!r}) as store:
     store.results("study")
 print(*(name for name in heavy if name in sys.modules))
 """

@@ -22,7 +22,7 @@ from crosswind.core.types import PART_MARK, InputSpec, Predictions
 from crosswind.data.attributes import DerivedAttribute
 from crosswind.data.copies import copies
 from crosswind.data.derive import derive, evaluation_inputs
-from crosswind.studies import changed_copies as varying
+from crosswind.execution import changed_copies as varying
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 from crosswind.transforms import neighbourhood

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from crosswind.core.types import Job
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import Summary, drive
+from crosswind.execution.traces import Traces
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
-from crosswind.studies.scheduler import Summary, drive
 from crosswind.studies.spec import study_from
-from crosswind.studies.store import Store
-from crosswind.studies.traces import Traces
 from crosswind.training.own_action import SPAN
 
-JOB = "crosswind.studies.jobs:execute"
+JOB = "crosswind.execution.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {

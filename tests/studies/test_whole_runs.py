@@ -25,18 +25,18 @@ from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError, StoreError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.core.types import InputSpec
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.scheduler import drive
 from crosswind.reports.scores.results import arrange
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.predictions_file import read_predictions
+from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
-from crosswind.studies.predictions_file import read_predictions
-from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import json_schema, study_from
-from crosswind.studies.store import Store
 from crosswind.training.selection import RULES
 
-JOB = "crosswind.studies.jobs:execute"
+JOB = "crosswind.execution.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {

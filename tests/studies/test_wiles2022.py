@@ -11,9 +11,9 @@ from tests.data import wild_files as wild
 from tests.data.picture_files import written
 
 from crosswind.cli.main import _status
+from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import load_study
-from crosswind.studies.store import Store
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies" / "wiles2022"
 AZIMUTHS = list(range(0, 360, 20))

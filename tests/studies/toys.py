@@ -170,10 +170,10 @@ JOB = "tests.studies.toys:execute"
 def main(arguments):
     """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that
     can be killed."""
-    from crosswind.studies.engines.inline import Inline
-    from crosswind.studies.engines.pool import WorkerPool
-    from crosswind.studies.scheduler import drive
-    from crosswind.studies.store import Store
+    from crosswind.execution.engines.inline import Inline
+    from crosswind.execution.engines.pool import WorkerPool
+    from crosswind.execution.scheduler import drive
+    from crosswind.storage.store import Store
 
     where, log_file, workers = arguments[0], Path(arguments[1]), int(arguments[2])
     runs = graph(log_file)

@@ -22,10 +22,10 @@ from tests.studies.test_whole_runs import JOB, finish, planned
 from tests.training.world import dataset, run, same_weights, split
 
 from crosswind.core.types import InputSpec
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
 from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
 from crosswind.training import cuda_graphs
 from crosswind.training.batchnorm_folding import evaluated, folded
 from crosswind.training.device import reproducible

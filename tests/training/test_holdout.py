@@ -20,8 +20,8 @@ from crosswind.core.knobs import Base, Holdout, Limit, Needs, knob
 from crosswind.core.registry import register
 from crosswind.methods.base import Method, RunContext, Stage
 from crosswind.shifts.split import RowSet, Split
+from crosswind.storage.predictions_file import read_predictions
 from crosswind.studies.plan import make_plan
-from crosswind.studies.predictions_file import read_predictions
 from crosswind.studies.spec import study_from
 from crosswind.training.holdout import set_apart
 

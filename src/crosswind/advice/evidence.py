@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import polars
 
     from crosswind.reports.scores.results import PlaceResults
+    from crosswind.storage.store import Store
     from crosswind.studies.plan import Plan
-    from crosswind.studies.store import Store
 
 __all__ = [
     "COLUMNS",

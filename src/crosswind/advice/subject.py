@@ -107,7 +107,7 @@ def of_study(word: str, scale: str | None, settings: Sequence[str]) -> Subject:
 def of_store(address: str, study: str | None) -> Subject:
     """The problems of a study that was run, whose results are evidence too. Raises `StoreError`."""
     from crosswind.reports.gather import gather
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with Store.open(address) as store:
         names = store.study_names()

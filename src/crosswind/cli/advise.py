@@ -159,7 +159,7 @@ def _evidence(subject: Subject, stores: Sequence[str] | None) -> polars.DataFram
     import polars
 
     from crosswind.advice.evidence import evidence_of, shipped_evidence
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     tables = [shipped_evidence(), *subject.evidence]
     for place in stores or ():

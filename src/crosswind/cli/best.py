@@ -42,9 +42,9 @@ def best_command(
     """
     import yaml
 
+    from crosswind.storage.store import Store
     from crosswind.studies.best_settings import best_points, frozen_study
     from crosswind.studies.spec import study_from
-    from crosswind.studies.store import Store
 
     if to is not None and to.exists():
         raise InputError("--to", f"{to} is there already; name another file")

@@ -26,7 +26,7 @@ def compare_command(
 
     from crosswind.reports.comparison import comparison
     from crosswind.reports.gather import gather
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with ExitStack() as stack:
         records = []

@@ -40,7 +40,7 @@ def export_command(
     without a network.
     """
     from crosswind.reports.export import export
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with Store.open(where) as store:
         if study is not None:

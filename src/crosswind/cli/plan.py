@@ -15,8 +15,8 @@ from crosswind.core.errors import CrosswindError
 from crosswind.core.printing import duration
 
 if TYPE_CHECKING:
+    from crosswind.execution.run_costs import StudyCost
     from crosswind.studies.plan import Plan
-    from crosswind.studies.run_costs import StudyCost
     from crosswind.studies.split_counts import DrawReport
 
 _LAWS = {
@@ -43,7 +43,7 @@ def plan_command(
 ) -> None:
     """Say what a study would run: rows of every draw, matched values, runs, requests and their
     price. Without --time it trains nothing, and it asks nothing."""
-    from crosswind.studies.endpoint_costs import foreseen, words
+    from crosswind.execution.endpoint_costs import foreseen, words
     from crosswind.studies.plan import plan_of
 
     try:
@@ -56,7 +56,7 @@ def plan_command(
     requests = foreseen(planned)
     cost = None
     if time:
-        from crosswind.studies.run_costs import measure_costs
+        from crosswind.execution.run_costs import measure_costs
 
         cost = measure_costs(planned)
     if as_json:

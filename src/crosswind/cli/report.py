@@ -16,7 +16,7 @@ from crosswind.core.errors import InputError, StoreError, unknown
 if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import ReportTable
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 PAGE_NAME = "report.html"
 _SUFFIX = {"text": "txt", "csv": "csv", "latex": "tex", "json": "json"}
@@ -74,7 +74,7 @@ def report_command(
     """
     from crosswind.core.collection import no_collection
     from crosswind.reports.gather import gather
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     form = _checked_form(form, table_choice, out, as_json)
     paged = not no_page and (page is not None or (form == "text" and out is None))

@@ -27,9 +27,9 @@ from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
+    from crosswind.execution.scheduler import Progress, Summary
+    from crosswind.storage.store import Store
     from crosswind.studies.plan import Plan
-    from crosswind.studies.scheduler import Progress, Summary
-    from crosswind.studies.store import Store
 
 ROWS_SECONDS = 30
 """Between two lines on the answers of one set, where there is no terminal."""
@@ -135,9 +135,9 @@ def run_command(
     changes = (store_url, retry_failed, log, profile, as_json)
     if engine == "pool" and not any(changes) and _is_done(study, scale, settings or (), out):
         return 0
+    from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
+    from crosswind.storage.store import Store
     from crosswind.studies.plan import plan_of
-    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
-    from crosswind.studies.store import Store
 
     planned = plan_of(study, scale, settings or ())
     for text in planned.warnings:
@@ -180,11 +180,11 @@ def _is_done(word: str, scale: str | None, settings: Sequence[str], out: Path) -
 
     if not has_saved_text(out):
         return False
-    from crosswind.studies.done_before import fingerprint_of_study
+    from crosswind.execution.done_before import fingerprint_of_study
+    from crosswind.execution.scheduler import Progress
+    from crosswind.storage.store import Store
     from crosswind.studies.reading import find_study
-    from crosswind.studies.scheduler import Progress
     from crosswind.studies.spec import load_study
-    from crosswind.studies.store import Store
 
     study = load_study(word, scale, settings)
     fingerprint = fingerprint_of_study(study, find_study(word)[1].parent)
@@ -207,8 +207,8 @@ def _remember(store: Store, planned: Plan, summary: Summary) -> None:
     """Keep beside the text of a study that ended what `_is_done` compares."""
     if summary.failed or summary.stopped:
         return
+    from crosswind.execution.done_before import ended_stamp, fingerprint
     from crosswind.reports.saved_text import add_to_text
-    from crosswind.studies.done_before import ended_stamp, fingerprint
 
     add_to_text(
         store,
@@ -237,7 +237,7 @@ def _study_log(
         yield None
         return
     from crosswind.live.study_log import StudyLog
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     def warn(text: str) -> None:
         typer.echo(f"warning: {text}", err=True)

@@ -180,8 +180,8 @@ def _study(name: str) -> Card:
 
 
 def _run(word: str) -> Card:
-    from crosswind.studies.predictions_file import TEXTS
-    from crosswind.studies.store import Store, split_name
+    from crosswind.storage.predictions_file import TEXTS
+    from crosswind.storage.store import Store, split_name
 
     store_name, prefix = split_name(word)
     with Store.open(store_name) as store:

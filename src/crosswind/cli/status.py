@@ -55,7 +55,7 @@ def status_command(
 
 def _status_rows(where: str, study: str | None) -> list[dict[str, Any]]:
     """`status_row` of one study of a store, or of all."""
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
     with Store.open(where) as store:
         names = [study] if study is not None else store.study_names()
@@ -90,7 +90,7 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
 
 def _failure_in_words(failure: Mapping[str, Any]) -> str:
     """How many runs failed for one reason, and whether they run again."""
-    from crosswind.studies.failure_causes import CAUSES
+    from crosswind.execution.failure_causes import CAUSES
 
     reason = one_line(failure["reason"])
     if not failure["cause"]:
@@ -170,8 +170,8 @@ def check_command(
     files that jobs read, where they lie here. Exit status 0: all is well; 1: a job or a file is
     named.
     """
+    from crosswind.storage.store import Store
     from crosswind.studies.given_files import changed_files
-    from crosswind.studies.store import Store
 
     with Store.open(where, out) as store:
         files = (

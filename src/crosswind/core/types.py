@@ -206,7 +206,7 @@ class Job:
     `key` names the job everywhere and is the digest of everything that decides its numbers. `spec`
     is the resolved specification as plain JSON values. `labels` are the columns by which reports
     group scores (data, shift, size, method, model, seed, point); `needs` are the keys of the jobs
-    that must be finished first. `kind`: what it does, see `crosswind.studies.jobs`. `follows`: the
+    that must be finished first. `kind`: what it does, see `crosswind.execution.jobs`. `follows`: the
     key of the job after which it is done at once, in the same process, which still holds what that
     job made; empty for none.
     """

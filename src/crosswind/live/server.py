@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from crosswind.core.errors import CrosswindError, InputError
 from crosswind.live.prometheus import CONTENT_TYPE, exposition
 from crosswind.live.state import LiveStudy
-from crosswind.studies.store import Store
+from crosswind.storage.store import Store
 
 __all__ = ["HOST", "LiveServer"]
 

@@ -19,9 +19,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError
-from crosswind.studies.artifacts import artifact_folder, checkpoint_folder
-from crosswind.studies.database import now, runs, scores, study_runs
-from crosswind.studies.store import DONE, ROWS, STATUSES, Store
+from crosswind.storage.artifacts import artifact_folder, checkpoint_folder
+from crosswind.storage.database import now, runs, scores, study_runs
+from crosswind.storage.store import DONE, ROWS, STATUSES, Store
 
 __all__ = ["LiveStudy"]
 

@@ -121,7 +121,7 @@ def _seconds(spec: FitSpec, steps: int) -> float:
     import torch
 
     from crosswind.core.registry import load
-    from crosswind.studies.jobs import split_of
+    from crosswind.execution.jobs import split_of
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
 

@@ -29,7 +29,7 @@ from crosswind.reports.runs.job_files import JobFiles
 from crosswind.studies.job_specs import FitSpec
 
 if TYPE_CHECKING:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 
 Curve = list[tuple[int, dict[str, float]]]

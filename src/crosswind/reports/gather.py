@@ -37,11 +37,11 @@ from crosswind.reports.scores.conclusions import Conclusions, conclusions
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Cell, ReportTable
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.store import DONE
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import DONE
 
 if TYPE_CHECKING:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 REPORT = "split.json"
 MAX_DRAWS = 200

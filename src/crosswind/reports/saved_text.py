@@ -13,8 +13,8 @@ from crosswind.core.files import write_atomically
 from crosswind.core.types import digest
 
 if TYPE_CHECKING:
-    from crosswind.studies.scheduler import Summary
-    from crosswind.studies.store import Store
+    from crosswind.execution.scheduler import Summary
+    from crosswind.storage.store import Store
 
 FILE = ".report.json"
 
@@ -57,7 +57,7 @@ def has_saved_text(out: Path) -> bool:
 def saved_text_unplanned(store: Store, study: str, fingerprint: str) -> dict[str, Any] | None:
     """The text that was kept of the study, where its plan and its store are still those of then;
     None where runs are to be done, or where that cannot be told without a plan."""
-    from crosswind.studies.done_before import ended_stamp
+    from crosswind.execution.done_before import ended_stamp
 
     kept = _kept(store, study)
     if kept is None or kept.get("fingerprint") != fingerprint:

@@ -1,2 +1,1 @@
-"""A study file, its runs as a graph, one run as a function of its spec, where runs execute and
-where results live."""
+"""A study file: its fields, its points, the splits that they need and its runs as a graph."""

@@ -27,8 +27,8 @@ from typing import Any
 from crosswind.core.errors import InputError
 from crosswind.core.files import write_atomically
 from crosswind.evaluation.metrics import scores
-from crosswind.studies.artifacts import rung_folder
-from crosswind.studies.predictions_file import read_predictions
+from crosswind.storage.artifacts import rung_folder
+from crosswind.storage.predictions_file import read_predictions
 from crosswind.training.selection import RULES, Rule
 
 __all__ = [

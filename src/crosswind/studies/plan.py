@@ -30,6 +30,7 @@ from crosswind.shifts.base import NormalForm
 from crosswind.shifts.split import SplitCounts, parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.shifts.ties import tie_of
+from crosswind.storage.store import ROWS
 from crosswind.studies.axes import (
     MethodEntry,
     StudyPoint,
@@ -61,7 +62,6 @@ from crosswind.studies.reading import find_study
 from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
-from crosswind.studies.store import ROWS
 from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
 

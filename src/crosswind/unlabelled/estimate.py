@@ -23,8 +23,7 @@ from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import PreparedEstimate, estimated_jointly
-from crosswind.shifts.split import RowSet
-from crosswind.studies.changed_copies import (
+from crosswind.execution.changed_copies import (
     CopyAnswers,
     Neighbours,
     copy_answers,
@@ -32,7 +31,8 @@ from crosswind.studies.changed_copies import (
     labelled_pool,
     set_answers,
 )
-from crosswind.studies.output_order import check_order
+from crosswind.execution.output_order import check_order
+from crosswind.shifts.split import RowSet
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
 from crosswind.unlabelled.estimator_choice import estimator_settings, wanted_estimators

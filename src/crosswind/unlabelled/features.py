@@ -19,8 +19,8 @@ from crosswind.core.files import write_atomically
 from crosswind.core.printing import utf8
 from crosswind.core.registry import facts
 from crosswind.data.dataset import AttributedDataset
+from crosswind.execution.changed_copies import Features
 from crosswind.models.given.outside import inputs
-from crosswind.studies.changed_copies import Features
 from crosswind.studies.job_specs import FitSpec, OutsidePredictSpec, PredictSpec, SplitSpec
 from crosswind.unlabelled.model_under_test import asked_model
 from crosswind.unlabelled.target_rows import plain_rows, read_rows
@@ -117,10 +117,10 @@ def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
 
 def _of_run(word: str, set_name: str) -> FeatureTable:
     from crosswind.core.registry import load
+    from crosswind.execution.jobs import row_set, split_of
     from crosswind.models.build import Backbone
+    from crosswind.storage.store import Store, split_name
     from crosswind.studies.build import build_dataset
-    from crosswind.studies.jobs import row_set, split_of
-    from crosswind.studies.store import Store, split_name
 
     store_path, prefix = split_name(word)
     with Store.open(store_path) as store:

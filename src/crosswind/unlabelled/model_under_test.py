@@ -17,10 +17,10 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.execution.changed_copies import Features, external_answers
 from crosswind.models.form import check_extra
 from crosswind.models.given.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
-from crosswind.studies.changed_copies import Features, external_answers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -375,12 +375,12 @@ class _KeptNetwork:
 
 
 def _run(word: str) -> AskedModel:
+    from crosswind.execution.jobs import WEIGHTS, fitted_split, kept_answers
     from crosswind.methods.base import Method
-    from crosswind.studies.artifacts import artifact_folder
+    from crosswind.storage.artifacts import artifact_folder
+    from crosswind.storage.store import Store, split_name
     from crosswind.studies.build import build_dataset
     from crosswind.studies.job_specs import FitSpec
-    from crosswind.studies.jobs import WEIGHTS, fitted_split, kept_answers
-    from crosswind.studies.store import Store, split_name
 
     store_place, prefix = split_name(word)
     with Store.open(store_place) as store:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crosswind.data.dataset import AttributedDataset
+from crosswind.execution.function_answers import BATCH
 from crosswind.models.given.answering import answering_function
 from crosswind.models.given.outside import Answers, Outside, asked
-from crosswind.studies.function_answers import BATCH
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec

@@ -21,8 +21,8 @@ from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.data.tabular import NAMES_ABOVE, frame_of, read_table, texts
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
+from crosswind.execution.output_order import check_order, option_value
 from crosswind.proposals.columns import LABELS
-from crosswind.studies.output_order import check_order, option_value
 from crosswind.unlabelled.score_columns import (
     UNNAMED,
     ScoreColumns,

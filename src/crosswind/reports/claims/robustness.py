@@ -18,7 +18,7 @@ from crosswind.reports.scores.notes import chance_level
 from crosswind.reports.scores.results import Entry, PlaceResults
 
 if TYPE_CHECKING:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 RHO_NOTE = "rho_note"
 """Beside the scores of a run, in words: the network that its rho is beside, or why there is none.

@@ -32,7 +32,7 @@ from crosswind.studies.job_specs import PredictSpec, SplitSpec, predict_spec
 if TYPE_CHECKING:
     from crosswind.core.types import Predictions
     from crosswind.shifts.split import RowSet, Split
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 MAX_STRIPS = 12
 """Shifts whose training and test rows are shown."""
@@ -438,8 +438,8 @@ def _confusion(answers: Ints, label: Ints, names: Sequence[str]) -> dict[tuple[s
 
 
 def _said(reader: _Reader, key: str, setting: Place) -> Predictions | None:
-    from crosswind.studies.jobs import GIVEN
-    from crosswind.studies.predictions_file import read_predictions
+    from crosswind.execution.jobs import GIVEN
+    from crosswind.storage.predictions_file import read_predictions
 
     for need, about in reader.jobs(key):
         if about["kind"] == "predict" and about["spec"]["set"] == setting.set:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import DataError
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.storage.artifacts import artifact_folder
 
 if TYPE_CHECKING:
-    from crosswind.studies.store import Store
+    from crosswind.storage.store import Store
 
 
 _FEW = 200

@@ -12,7 +12,7 @@ from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Seeds
 from crosswind.reports.scores.results import Results
 from crosswind.reports.tables import Cell, ReportTable, picked
-from crosswind.studies.json_columns import columns_of
+from crosswind.storage.json_columns import columns_of
 
 _REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
 _DONE = ("finished", "diverged")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
 from crosswind.evaluation.metrics import ESTIMATE, HEADLINE
-from crosswind.studies.json_columns import columns_of, names_in
+from crosswind.storage.json_columns import columns_of, names_in
 from crosswind.training.selection import ORACLES, RULES, Rule
 
 LEVEL = 0.95

@@ -13,8 +13,8 @@ import numpy as np
 from crosswind.core.errors import escaped, one_line
 from crosswind.core.exhibits import Exhibit, Grid
 from crosswind.core.types import Predictions
-from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.store import Store
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 
 TEXTS = "answers.jsonl"
 """The file that keeps answers in words, beside the predictions: id, text and label of a row a line;

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import CrosswindError
 from crosswind.core.types import Job
-from crosswind.studies.engines import Workspace
+from crosswind.execution.engines import Workspace
 from crosswind.studies.halving import rungs_of
 from crosswind.studies.job_specs import FitSpec
 
@@ -211,7 +211,7 @@ def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> 
 
     Without a schedule, which costs nothing and may be longer than these steps.
     """
-    from crosswind.studies.jobs import execute
+    from crosswind.execution.jobs import execute
     from crosswind.training.settings import TrainingSettings
 
     training = {
@@ -247,7 +247,7 @@ def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> 
 def _following(jobs: Sequence[Job], fit: _ShortRun, root: Path) -> tuple[float, int]:
     """Seconds and bytes of what follows a fit: predictions are made, changed copies take as long as
     the predictions of their set times their number. Estimates and scores take next to no time."""
-    from crosswind.studies.jobs import execute
+    from crosswind.execution.jobs import execute
 
     seconds, size = 0.0, 0
     seconds_of_set: dict[str, float] = {}

@@ -17,11 +17,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError, one_line
-from crosswind.studies import artifacts
-from crosswind.studies.artifacts import plain_json
-from crosswind.studies.database import drivers, now, runs, scores, sentences, text
-from crosswind.studies.leases import HEARTBEAT_SECONDS, Driver
-from crosswind.studies.store import DONE, Store, in_chunks
+from crosswind.storage import artifacts
+from crosswind.storage.artifacts import plain_json
+from crosswind.storage.database import drivers, now, runs, scores, sentences, text
+from crosswind.storage.leases import HEARTBEAT_SECONDS, Driver
+from crosswind.storage.store import DONE, Store, in_chunks
 
 ATTEMPTS = 2
 """How often one driver tries a run whose worker dies under it; where the machine ended it, the next

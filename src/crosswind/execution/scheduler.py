@@ -28,13 +28,13 @@ from typing import Any
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.log import LOGGER
 from crosswind.core.types import Job, digest
-from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
-from crosswind.studies.engines import Engine, Event, Task
-from crosswind.studies.failure_causes import cause_of
-from crosswind.studies.leases import Driver
-from crosswind.studies.run_recorder import RunRecorder
-from crosswind.studies.store import DONE, ROWS, Store
-from crosswind.studies.traces import Traces
+from crosswind.execution.engines import Engine, Event, Task
+from crosswind.execution.failure_causes import cause_of
+from crosswind.execution.traces import Traces
+from crosswind.storage.artifacts import artifact_folder, checkpoint_folder, staging_folder
+from crosswind.storage.leases import Driver
+from crosswind.storage.run_recorder import RunRecorder
+from crosswind.storage.store import DONE, ROWS, Store
 
 POLL_SECONDS = 0.5
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from crosswind.core.errors import one_line
 from crosswind.data.budget import bounded, budget
-from crosswind.studies.engines.worker import REPORT_SECONDS, perform
-from crosswind.studies.failure_causes import cause_of
+from crosswind.execution.engines.worker import REPORT_SECONDS, perform
+from crosswind.execution.failure_causes import cause_of
 
 Files = dict[str, bytes]
 """The files of a folder by their paths in it."""

@@ -10,8 +10,8 @@ import numpy as np
 from crosswind.core.registry import facts
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.execution.jobs import GIVEN, row_set, split_of
 from crosswind.studies.job_specs import CopiesSpec, OutsidePredictSpec
-from crosswind.studies.jobs import GIVEN, row_set, split_of
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
@@ -53,7 +53,7 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
         if job.kind == "predict":
             count({spec.set_name: rows}, datasets)
         else:
-            from crosswind.studies.changed_copies import Neighbours, copy_answers
+            from crosswind.execution.changed_copies import Neighbours, copy_answers
 
             copies = CopiesSpec.of(job.spec)
             neighbours = Neighbours(copies.neighbourhood, copies.neighbours)

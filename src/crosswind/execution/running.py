@@ -10,20 +10,20 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts
 from crosswind.core.types import canonical
 from crosswind.data.dataset import AttributedDataset
-from crosswind.studies.artifacts import artifact_folder
+from crosswind.execution.engines import Engine
+from crosswind.execution.engines.inline import Inline
+from crosswind.execution.engines.pool import WorkerPool
+from crosswind.execution.jobs import WEIGHTS
+from crosswind.execution.scheduler import Progress, Summary, drive
+from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.store import Store
 from crosswind.studies.build import build_dataset, check_pixels
-from crosswind.studies.engines import Engine
-from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.job_specs import ClassSpec, FitSpec, SplitSpec
-from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
 from crosswind.studies.resources import resources_of
-from crosswind.studies.scheduler import Progress, Summary, drive
-from crosswind.studies.store import Store
 
-EXECUTE = "crosswind.studies.jobs:execute"
+EXECUTE = "crosswind.execution.jobs:execute"
 ENGINES = ("pool", "ray")
 """Where runs may be executed."""
 
@@ -184,7 +184,7 @@ def engine_of(
         raise InputError("--address", "is of a Ray cluster: --engine ray")
     number = min(workers, max(1, len(plan.runs)))
     if engine == "ray":
-        from crosswind.studies.engines.ray_cluster import RayCluster
+        from crosswind.execution.engines.ray_cluster import RayCluster
 
         resources = resources_of(plan.study, plan.jobs)
         return RayCluster(

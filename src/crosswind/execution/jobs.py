@@ -10,7 +10,7 @@ needs, and what the jobs that read it have to know.
 * `predict`: a model answers for one set: one that was trained here, with the weights of every
   selection rule, or one that was not.
 * `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see
-  `crosswind.studies.changed_copies`.
+  `crosswind.execution.changed_copies`.
 * `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled
   answers on a validation set.
 * `promote`: which fits of a rung of a search go on, see `crosswind.studies.halving`.
@@ -33,11 +33,17 @@ from crosswind.core.files import write_atomically
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
+from crosswind.execution.engines import Workspace
 from crosswind.models.given.outside import hearing_doubts, telling
 from crosswind.shifts.split import RowSet, Split, make_split
-from crosswind.studies.artifacts import plain_json
+from crosswind.storage.artifacts import plain_json
+from crosswind.storage.predictions_file import (
+    predictions_in,
+    read_predictions,
+    write_predictions,
+    write_texts,
+)
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.engines import Workspace
 from crosswind.studies.halving import (
     continue_from_rung,
     copy_fit,
@@ -54,12 +60,6 @@ from crosswind.studies.job_specs import (
     PredictSpec,
     SplitSpec,
     predict_spec,
-)
-from crosswind.studies.predictions_file import (
-    predictions_in,
-    read_predictions,
-    write_predictions,
-    write_texts,
 )
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def predict(values: Values, workspace: Workspace) -> Done:
 def _check_order(knobs: Values, split: Split, name: str, predictions: Predictions) -> None:
     """Refuse a model that was not trained here, with these settings, whose outputs stand in another
     order."""
-    from crosswind.studies.output_order import check_validation
+    from crosswind.execution.output_order import check_validation
 
     if "classes" in knobs:
         file = Path(str(knobs.get("path") or knobs.get("function")))
@@ -247,7 +247,7 @@ def _check_order(knobs: Values, split: Split, name: str, predictions: Prediction
 
 def vary(values: Values, workspace: Workspace) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
-    from crosswind.studies.changed_copies import Neighbours, copy_answers, write_copy_answers
+    from crosswind.execution.changed_copies import Neighbours, copy_answers, write_copy_answers
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
@@ -277,7 +277,7 @@ def _answering(
     """The object that answers for the set of `spec`, and the split and data sets that hold the
     set."""
     if isinstance(spec, OutsidePredictSpec):
-        from crosswind.studies.changed_copies import external_answers
+        from crosswind.execution.changed_copies import external_answers
 
         split, datasets = split_of(spec.rows)
         model = spec.model.make("models")
@@ -294,7 +294,7 @@ def estimate(values: Values, workspace: Workspace) -> Done:
     """Estimate the accuracy on one set; see the module."""
     from crosswind.estimators.base import Labelled
     from crosswind.estimators.estimating import told_of
-    from crosswind.studies.changed_copies import labelled_pool, read_copy_answers, set_answers
+    from crosswind.execution.changed_copies import labelled_pool, read_copy_answers, set_answers
     from crosswind.transforms.neighbourhood import pool_of_kind
 
     spec = EstimateSpec.of(values)

@@ -1,7 +1,7 @@
 """A worker process: takes tasks from its driver, one at a time, executes them and sends back what
 came out.
 
-Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET
+Started by `crosswind.execution.engines.pool` as `python -m crosswind.execution.engines.worker SOCKET
 LIFELINE PARENT PIXELS JOB`, where SOCKET, LIFELINE and PIXELS are descriptors. Messages are JSON. A
 worker ends when its driver does, however that ends: the kernel kills it (Linux), and a thread
 watches a pipe that only the driver holds open. `perform` is also what the inline engine calls, so a
@@ -30,9 +30,9 @@ from typing import Any
 from crosswind.core.errors import CrosswindError, InternalError, RunError, one_line
 from crosswind.core.registry import import_named
 from crosswind.data.resident import share
-from crosswind.studies.artifacts import listing, plain_json, sync_tree
-from crosswind.studies.engines import Workspace
-from crosswind.studies.failure_causes import cause_of
+from crosswind.execution.engines import Workspace
+from crosswind.execution.failure_causes import cause_of
+from crosswind.storage.artifacts import listing, plain_json, sync_tree
 
 _LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}

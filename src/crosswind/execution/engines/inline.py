@@ -9,9 +9,9 @@ from typing import Any, final
 
 from crosswind.core.errors import RunError
 from crosswind.data.budget import bounded
-from crosswind.studies.artifacts import plain_json
-from crosswind.studies.engines import Engine, Event, Task
-from crosswind.studies.engines.worker import perform
+from crosswind.execution.engines import Engine, Event, Task
+from crosswind.execution.engines.worker import perform
+from crosswind.storage.artifacts import plain_json
 
 
 @final

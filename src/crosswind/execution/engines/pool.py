@@ -25,10 +25,10 @@ from crosswind.core.errors import one_line
 from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.data.budget import budget
 from crosswind.data.resident import Region
-from crosswind.studies.artifacts import plain_json
-from crosswind.studies.engines import Engine, Event, Task
-from crosswind.studies.engines.worker import ONE_THREAD
-from crosswind.studies.failure_causes import advice_on_signal, cause_of, cause_of_signal
+from crosswind.execution.engines import Engine, Event, Task
+from crosswind.execution.engines.worker import ONE_THREAD
+from crosswind.execution.failure_causes import advice_on_signal, cause_of, cause_of_signal
+from crosswind.storage.artifacts import plain_json
 from crosswind.training.settings import WORKER_VARIABLE
 
 START_SECONDS = 120.0
@@ -185,7 +185,7 @@ class _Worker:
             )
         }
         named[WORKER_VARIABLE] = str(slot)
-        module = "crosswind.studies.engines.worker"
+        module = "crosswind.execution.engines.worker"
         try:
             self._process = subprocess.Popen(
                 [

@@ -21,17 +21,17 @@ from typing import Any, final
 
 from crosswind.core.errors import CrosswindError, InputError, RunError, one_line
 from crosswind.core.registry import MODULES_VARIABLE
-from crosswind.studies.artifacts import plain_json
-from crosswind.studies.database import sentences
-from crosswind.studies.engines import Engine, Event, Task
-from crosswind.studies.engines.ray_node import (
+from crosswind.execution.engines import Engine, Event, Task
+from crosswind.execution.engines.ray_node import (
     Mailbox,
     packed,
     perform_on_node,
     read_files,
     write_files,
 )
-from crosswind.studies.engines.worker import ONE_THREAD
+from crosswind.execution.engines.worker import ONE_THREAD
+from crosswind.storage.artifacts import plain_json
+from crosswind.storage.database import sentences
 from crosswind.studies.resources import Resources
 
 LOOK_SECONDS = 5.0

@@ -15,10 +15,10 @@ import sqlalchemy as sa
 import crosswind
 from crosswind import __version__
 from crosswind.core.types import Job, digest
-from crosswind.studies.database import drivers, meta, runs, studies
+from crosswind.storage.database import drivers, meta, runs, studies
+from crosswind.storage.store import DONE, Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study
-from crosswind.studies.store import DONE, Store
 
 __all__ = ["ended_stamp", "fingerprint", "fingerprint_of_study"]
 

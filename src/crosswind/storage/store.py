@@ -21,9 +21,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from crosswind import __version__
 from crosswind.core.errors import StoreError, shown, unknown
 from crosswind.core.types import Job, digest
-from crosswind.studies import artifacts
-from crosswind.studies.artifacts import plain_json
-from crosswind.studies.database import (
+from crosswind.storage import artifacts
+from crosswind.storage.artifacts import plain_json
+from crosswind.storage.database import (
     WITH_FILES,
     drivers,
     meta,
@@ -36,8 +36,8 @@ from crosswind.studies.database import (
     study_runs,
     text,
 )
-from crosswind.studies.json_columns import JsonColumns, parsed
-from crosswind.studies.leases import Driver
+from crosswind.storage.json_columns import JsonColumns, parsed
+from crosswind.storage.leases import Driver
 
 FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")

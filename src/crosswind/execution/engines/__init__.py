@@ -62,7 +62,7 @@ class Event:
     died, or no memory: worth another try. Also `fault` (an `InternalError`: the study stops) and
     `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
     `failed` and `lost`, what of the machine stopped the run, a key of
-    `crosswind.studies.failure_causes.CAUSES`, or "" where the run did it itself.
+    `crosswind.execution.failure_causes.CAUSES`, or "" where the run did it itself.
     """
 
     key: str
