@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 CROSSWIND = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
-GOALS = {"--help": 1 / 3, "list methods": 1 / 3, "list": 1 / 3, "plan demo": 1 / 2, "status": 1 / 2}
+GOALS = {"--help": 1 / 3, "list methods": 1 / 3, "list": 1 / 3, "plan demo": 0.3, "status": 1 / 2}
 
 
 def seconds(command: list[str], folder: str) -> float:

@@ -207,6 +207,20 @@ def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
         assert done.stderr.strip().splitlines()[-1] == "0 []", (command, done.stderr)
 
 
+@pytest.mark.parametrize("words", [["plan", "demo"], ["plan", "jeon2025/sizes"]])
+def test_a_plan_without_a_store_loads_neither_its_library_nor_scipy(words: list[str]) -> None:
+    """SQLAlchemy and SciPy were half of what planning the demo imported."""
+    code = (
+        "import sys; from crosswind.cli.main import _status; status = _status(sys.argv[1:]);"
+        "print(status, [name for name in ('torch', 'sqlalchemy', 'scipy') if name in sys.modules],"
+        " file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip().splitlines()[-1] == "0 []", done.stderr
+
+
 @pytest.mark.slow
 def test_the_readme_python_runs(tmp_path: Path, capsys: Any) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")

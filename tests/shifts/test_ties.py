@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import chdtrc
 
 import crosswind as cw
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 from crosswind.shifts.spurious_correlation import SpuriousCorrelation
-from crosswind.shifts.ties import matching_of, tie_of
+from crosswind.shifts.ties import LEVEL, independence, matching_of, tie_of, upper_tail
 
 
 def dataset_of(counts: list[list[int]]) -> AttributedDataset:
@@ -134,3 +135,24 @@ def test_of_very_many_cells_no_tie_is_looked_for() -> None:
     codes = np.stack([np.arange(n), np.arange(n)]).astype(np.uint16)
     dataset = AttributedDataset("many", AttributeTable(attributes, codes))
     assert tie_of(dataset, "kind", "site").matching == {}
+
+
+def test_the_upper_tail_of_chi_squared_is_scipys() -> None:
+    """Of even and odd degrees of freedom, few and many, near the middle and far out."""
+    n_checked = 0
+    for freedom in (1, 2, 3, 4, 7, 10, 33, 999, 100_000):
+        for statistic in (1e-9, 0.1, 1.0, *(freedom * np.array([0.5, 0.9, 1.0, 1.1, 2.0]))):
+            expected = chdtrc(freedom, statistic)
+            assert upper_tail(statistic, freedom) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+            n_checked += 1
+    assert n_checked == 72
+    assert upper_tail(0.0, 3) == 1.0
+    assert upper_tail(1e6, 3) == 0.0
+
+
+def test_p_of_independence_by_hand() -> None:
+    """60 and 40 of 100 beside 40 and 60 have Pearson's statistic 8, p 0.0047; 65 and 35 beside 35
+    and 65 have 18, p 0.00002. A table of one row has nothing to test."""
+    assert independence(np.array([[60.0, 40], [40, 60]])) == pytest.approx(0.004678, abs=1e-6)
+    assert independence(np.array([[65.0, 35], [35, 65]])) < LEVEL
+    assert independence(np.array([[65.0, 35], [0, 0]])) == 1.0

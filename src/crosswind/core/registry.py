@@ -26,6 +26,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from crosswind.core import actions, cards
 from crosswind.core import knobs as declarations
@@ -366,6 +367,7 @@ def _parsed(path: Path) -> list[ast.stmt]:
 
 
 _parsed_base = cache(_parsed)
+_file_of_base = cache(_file_of)
 
 
 def _word_of(node: ast.expr) -> str:
@@ -398,7 +400,7 @@ def _bases_of(
                     for word in statement.names
                     if (word.asname or word.name) == _word_of(base)
                 ]
-                path = _file_of(statement.module) if names else None
+                path = _file_of_base(statement.module) if names else None
                 base_body = [] if path is None else _parsed_base(path)
                 for base_node in (
                     statement_of_base
@@ -411,6 +413,9 @@ def _bases_of(
 
 def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Knob]:
     """The knobs of a class in the order of a dataclass's fields: those of the bases first."""
+    known = _knobs_read.get(node)
+    if known is not None:
+        return known
     read: dict[str, Knob] = {}
     for base in _bases_of(node, module, body):
         read |= _knobs_of_node(*base)
@@ -424,7 +429,12 @@ def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dic
             annotation = ast.unparse(statement.annotation)
             declared = _evaluate(statement.value, module)
             read[name] = declarations.knob_of(name, annotation, declared)
+    _knobs_read[node] = read
     return read
+
+
+_knobs_read: WeakKeyDictionary[ast.ClassDef, dict[str, Knob]] = WeakKeyDictionary()
+"""Of class definitions that were read: many classes share a base."""
 
 
 def _defined(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> list[str]:
@@ -465,6 +475,8 @@ def _facts_of_node(
 def _evaluate(node: ast.expr, module: str) -> Any:
     # Only declarations of this package's files and of installed plug-ins reach this point, the same
     # code that an import would run.
+    if isinstance(node, ast.Constant):
+        return node.value
     try:
         return eval(
             compile(ast.Expression(node), module, "eval"),

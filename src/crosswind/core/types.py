@@ -198,6 +198,9 @@ _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
 )
 
+ROWS = "score"
+"""The kind of job that is a row of the tables: a run, as a study counts them."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -215,5 +218,5 @@ class Job:
     spec: Mapping[str, Any]
     labels: Mapping[str, Any]
     needs: tuple[str, ...] = ()
-    kind: str = "score"
+    kind: str = ROWS
     follows: str = ""

@@ -27,14 +27,14 @@ from typing import Any
 
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.log import LOGGER
-from crosswind.core.types import Job, digest
+from crosswind.core.types import ROWS, Job, digest
 from crosswind.execution.engines import Engine, Event, Task
 from crosswind.execution.failure_causes import cause_of
 from crosswind.execution.traces import Traces
 from crosswind.storage.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.storage.leases import Driver
 from crosswind.storage.run_recorder import RunRecorder
-from crosswind.storage.store import DONE, ROWS, Store
+from crosswind.storage.store import DONE, Store
 
 POLL_SECONDS = 0.5
 

@@ -19,9 +19,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError
+from crosswind.core.types import ROWS
 from crosswind.storage.artifacts import artifact_folder, checkpoint_folder
 from crosswind.storage.database import now, runs, scores, study_runs
-from crosswind.storage.store import DONE, ROWS, STATUSES, Store
+from crosswind.storage.store import DONE, STATUSES, Store
 
 __all__ = ["LiveStudy"]
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, one_line, unknown
-from crosswind.core.types import Job
+from crosswind.core.types import ROWS, Job
 from crosswind.execution.scheduler import Progress
 from crosswind.live.trackers import OPTION, TRACKERS, LoggedRun, Tracker
 from crosswind.reports.claims.robustness import network_before
 from crosswind.reports.export import from_files, plain_labels, run_names, settings_of
 from crosswind.reports.runs.job_files import JobFiles
-from crosswind.storage.store import DONE, ROWS, Store
+from crosswind.storage.store import DONE, Store
 from crosswind.studies.job_specs import FitSpec
 
 __all__ = ["StudyLog", "trackers_of"]

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from crosswind.core.errors import escaped, one_line
 from crosswind.core.exhibits import Exhibit, Grid
 from crosswind.core.types import Predictions
 from crosswind.storage.artifacts import artifact_folder
-from crosswind.storage.store import Store
+
+if TYPE_CHECKING:
+    from crosswind.storage.store import Store  # with it SQLAlchemy, which planning can do without
 
 TEXTS = "answers.jsonl"
 """The file that keeps answers in words, beside the predictions: id, text and label of a row a line;

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
 from crosswind.core.errors import StoreError, shown, unknown
-from crosswind.core.types import Job, digest
+from crosswind.core.types import ROWS, Job, digest
 from crosswind.storage import artifacts
 from crosswind.storage.artifacts import plain_json
 from crosswind.storage.database import (
@@ -42,8 +42,6 @@ from crosswind.storage.leases import Driver
 FILE_NAME = "store.sqlite"
 STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
-ROWS = "score"
-"""The kind of job that is a row of the tables: a run, as a study counts them."""
 MOST_LOOKED_AT = 5_000
 """Runs whose files' sizes are looked at wherever a command says that some are damaged."""
 _RUN_COLUMNS = (

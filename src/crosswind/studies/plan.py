@@ -21,7 +21,7 @@ from crosswind.core import html
 from crosswind.core.collection import no_collection
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named, load
-from crosswind.core.types import InputSpec, Job
+from crosswind.core.types import ROWS, InputSpec, Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
@@ -30,7 +30,6 @@ from crosswind.shifts.base import NormalForm
 from crosswind.shifts.split import SplitCounts, parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.shifts.ties import tie_of
-from crosswind.storage.store import ROWS
 from crosswind.studies.axes import (
     MethodEntry,
     StudyPoint,
