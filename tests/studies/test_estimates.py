@@ -12,6 +12,7 @@ from tests.studies.plans import of_kind
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
+from crosswind.core.registry import facts, listing
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import Predictions
 from crosswind.data.copies import copies
@@ -391,3 +392,85 @@ def _first_of(dataset: AttributedDataset, rows: RowSet, n: int, family: str) -> 
     return np.argsort(
         hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool", family)), kind="stable"
     )[:n]
+
+
+IMAGE_NEIGHBOURS = {"selection": ["last"], "shifts": {"none": []}, "pool_rows": 5}
+
+
+def test_any_transform_makes_neighbours_and_the_papers_four_are_cases_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written with the knobs of a neighbourhood of the paper, `ni` gives its very numbers."""
+    monkeypatch.setattr(neighbourhood, "POOL", POOL[::12])
+    named = [name for name, entry in neighbourhood.NEIGHBOURHOODS.items() if entry.takes == "image"]
+    assert len(named) == 4
+    chosen = {}
+    for name in named:
+        definition = neighbourhood.neighbourhood(name)
+        transform = {"transform": definition.transform, **definition.knobs()}
+        chosen[f"chosen:{name}"] = {"estimator": "ni", **transform}
+    other = {"rotate-20": {"estimator": "ni", "transform": "rotate", "degrees": 20}}
+    study = {**STUDY, **IMAGE_NEIGHBOURS}
+    study["estimators"] = {**dict.fromkeys(named, {}), **chosen, **other}
+    (row,) = (
+        row
+        for row in cw.run_study(study, tmp_path / "out", workers=0).rows
+        if row["set"] == "test" and row["rule"] == "last"
+    )
+    metrics = row["metrics"]
+    for name in named:
+        for score in ("measure", "estimate", "entropy_rise"):
+            assert metrics.get(f"{score}:{name}") == metrics.get(f"{score}:chosen:{name}")
+    measures = {name: metrics[f"measure:{name}"] for name in [*named, *other]}
+    assert len(set(measures.values())) == 5, measures
+
+
+def test_neighbours_by_one_transform_are_asked_for_once_however_it_is_written() -> None:
+    def vary_keys(**entry: Any) -> set[str]:
+        estimators = {"near": {"estimator": "ni", **entry}}
+        plan = planned(**{**IMAGE_NEIGHBOURS, "estimators": estimators})
+        return {job.key for job in of_kind(plan, "vary") if job.spec["near"]}
+
+    beside = vary_keys(transform="rotate", degrees=20)
+    assert len(beside) == 3, "of the test set, of the source and of the pool"
+    assert vary_keys(transform="rotate", settings={"degrees": 20.0}) == beside
+    assert vary_keys(transform="rotate", degrees=20, form="entropy") == beside
+    others = [
+        vary_keys(transform="rotate", degrees=21),
+        vary_keys(transform="rotate", degrees=20, neighbours=3),
+        vary_keys(transform="rotate"),
+        vary_keys(transform="shear", horizontal=20),
+    ]
+    assert len(set.union(beside, *others)) == 15
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({}, r"estimators.near.transform: needs the name of the transform .*rotate"),
+        ({"transform": "rotat"}, r"estimators.near.transform: .*did you mean 'rotate'"),
+        ({"transform": 4}, "estimators.near.transform: must be text, not 4"),
+        ({"transform": "rotate", "angle": 4}, "estimators.near.angle: .*degrees, draw"),
+        ({"transform": "rotate", "degrees": 999}, r"estimators.near.degrees: must be in \[-360"),
+        ({"transform": "rotate", "settings": [1]}, "estimators.near.settings: must be a mapping"),
+        (
+            {"transform": "rotate", "degrees": 4, "settings": {"degrees": 5}},
+            "estimators.near.degrees: stands in settings too",
+        ),
+        ({"transform": "eda"}, "its neighbours are changed texts, and data.digits has images"),
+    ],
+)
+def test_a_transform_that_makes_no_neighbours_is_refused(
+    entry: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        planned(**{**IMAGE_NEIGHBOURS, "estimators": {"near": {"estimator": "ni", **entry}}})
+
+
+def test_no_transform_has_a_knob_that_an_estimator_of_its_neighbours_has_too() -> None:
+    own_knobs = {declared.name for declared in facts("estimators", "ni").knobs}
+    transforms = [entry for room in neighbourhood.ROOMS.values() for entry in listing(room)]
+    assert len(transforms) > 35
+    for transform in transforms:
+        shared = own_knobs & {declared.name for declared in transform.knobs}
+        assert not shared, f"{transform.name}: {shared} can be written inside settings only"

@@ -19,7 +19,7 @@ gives no readable answer is not invariant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,44 @@ class Invariance(Measure):
                 f"the answers for the neighbours of {len(target)} rows have shape {votes.shape}"
             )
         return float(invariances(votes if self.original else votes[:, 1:], self.form).mean())
+
+
+@final
+@register("ni", kind="estimator")
+@dataclass(frozen=True)
+class NI(Invariance):
+    """Neighbourhood invariance by any registered transform: the share of a row and its neighbours
+    that get the commonest answer.
+
+    Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
+    Neighbours: rows changed by `transform`, whose knobs stand beside it: `ni: {transform: rotate,
+    degrees: 20}`.
+    Assumes: the change keeps the label. It does the less, the more it raises the entropy of the
+    outputs (the paper's section 5.4 and figure 5).
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 5.4.
+    """
+
+    no_pool_interval = "how often its interval holds depends on the transform and was not measured"
+    version = 1
+    access = Access(
+        scores="labels",
+        neighbourhood="ni",
+        handed=("transform", "settings"),
+        pool=True,
+        passes=11,
+    )
+
+    transform: str = knob(
+        "", doc="the registered transform that makes neighbours; it must be named"
+    )
+    settings: dict[str, Any] = knob(
+        {}, doc="values of the transform's knobs, which may stand beside `transform` instead"
+    )
 
 
 @final

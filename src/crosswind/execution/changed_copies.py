@@ -144,10 +144,8 @@ def _neighbour_chain(
     height = 0
     if dataset.image_shape is not None:
         height = min(dataset.image_shape[:2])
-    definition = neighbourhood(neighbourhood_name)
-    large = height >= LARGE
-    knobs = {**definition.knobs(large), **(handed or {})}
-    return ((definition.transform, knobs),)
+    definition = neighbourhood(neighbourhood_name, handed)
+    return ((definition.transform, definition.knobs(height >= LARGE)),)
 
 
 def _rows_of_copies(

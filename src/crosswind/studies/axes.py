@@ -35,6 +35,7 @@ from crosswind.studies.given_files import given_file, hash_of, place_of
 from crosswind.studies.resources import parse_resources
 from crosswind.studies.spec import Search, Study
 from crosswind.training.settings import TrainingSettings
+from crosswind.transforms.neighbourhood import CHOSEN, gathered_settings
 
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
@@ -203,6 +204,9 @@ def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[st
     for in `folder` first."""
     out = {}
     for label, path, estimator_facts, settings in _entries(study.estimators, "estimators"):
+        if estimator_facts.access is not None and estimator_facts.access.neighbourhood == CHOSEN:
+            own_knobs = [declared.name for declared in estimator_facts.knobs]
+            settings = gathered_settings(settings, own_knobs, path)
         knobs = resolve(
             estimator_facts.knobs, settings, path, f"estimator {estimator_facts.name!r}"
         )

@@ -23,6 +23,7 @@ from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
 from crosswind.transforms.base import Transform
 from crosswind.transforms.neighbourhood import (
+    CHOSEN,
     NEIGHBOURHOODS,
     NEIGHBOURS,
     POOL,
@@ -96,16 +97,13 @@ def check_changes(
             " to 0",
         )
     for label, estimator in estimators.items():
-        neighbourhood_name = access_of(estimator).neighbourhood
-        if neighbourhood_name and neighbourhood(neighbourhood_name).takes != inputs.kind:
+        takes = kind_of_neighbours(access_of(estimator), estimator["knobs"])
+        if takes not in ("", inputs.kind):
             fitting = []
             for name, definition in NEIGHBOURHOODS.items():
                 if definition.takes == inputs.kind:
                     fitting.append(name)
-            problem = (
-                f"its neighbours are changed {neighbourhood(neighbourhood_name).takes}s, and data.{data} has"
-                f" {inputs}"
-            )
+            problem = f"its neighbours are changed {takes}s, and data.{data} has {inputs}"
             raise InputError(f"estimators.{label}", problem, fitting)
         check_handed(f"estimators.{label}", access_of(estimator), estimator["knobs"])
 
@@ -206,9 +204,12 @@ def _copy_request(estimator: Values | None, pool: int, kind: str) -> tuple[dict[
     if estimator is None or not access_of(estimator).handed:
         return request, _changes(neighbourhood_name, pool, kind)
     handed, transform = _handed(access_of(estimator), estimator["knobs"])
-    return {**request, "handed": handed}, digest(
-        [_changes(neighbourhood_name, pool, kind), transform.identity]
-    )
+    if neighbourhood_name == CHOSEN:
+        named = [transform.title, _version(transform.title)]
+        identity = [_changes("", pool, kind), *named, transform.identity]
+    else:
+        identity = [_changes(neighbourhood_name, pool, kind), transform.identity]
+    return {**request, "handed": handed}, digest(identity)
 
 
 def _keyed(request: Values) -> dict[str, Any]:
@@ -227,15 +228,26 @@ def check_handed(path: str, access: Access, knobs: Values) -> None:
             raise InputError(field, error.problem, error.choices) from None
 
 
+def kind_of_neighbours(access: Access, knobs: Values) -> str:
+    """The kind of input that the neighbours of an estimator with these knobs are; "" where it reads
+    none."""
+    if not access.neighbourhood:
+        return ""
+    return neighbourhood(access.neighbourhood, _handed_knobs(access, knobs)).takes
+
+
+def _handed_knobs(access: Access, knobs: Values) -> dict[str, Any]:
+    """The knobs of an estimator that are those of its neighbourhood's transform."""
+    return {name: knobs[name] for name in access.handed if name in knobs}
+
+
 def _handed(access: Access, knobs: Values) -> tuple[dict[str, Any], Transform]:
     """The knobs of an estimator that are those of its neighbourhood's transform, and the transform.
     Raises `InputError`."""
-    handed_knobs = {name: knobs[name] for name in access.handed}
-    definition = neighbourhood(access.neighbourhood)
-    facts_of_transform = transform_facts(definition.transform)
-    return handed_knobs, load(facts_of_transform.room, definition.transform)(
-        **{**definition.knobs(), **handed_knobs}
-    )
+    handed_knobs = _handed_knobs(access, knobs)
+    definition = neighbourhood(access.neighbourhood, handed_knobs)
+    room = transform_facts(definition.transform).room
+    return handed_knobs, load(room, definition.transform)(**definition.knobs())
 
 
 @cache

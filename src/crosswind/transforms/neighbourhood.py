@@ -8,15 +8,23 @@ Out-of-Domain Generalization with Neighborhood Invariance, TMLR 2023, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from crosswind.core.errors import unknown
+from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts, listing
 
 NEIGHBOURS = 10
 """Rows drawn for each, beside the row itself."""
+
+CHOSEN = "ni"
+"""The neighbourhood whose transform its estimator names."""
+
+ROOMS: Mapping[str, str] = MappingProxyType({"image": "transforms", "text": "text-transforms"})
+"""By kind of input, the room of the transforms that change it."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,67 @@ NEIGHBOURHOODS: Mapping[str, Neighbourhood] = MappingProxyType(
 )
 
 
-def neighbourhood(name: str, field: str = "neighbourhood") -> Neighbourhood:
-    """The neighbourhood of that name; an unknown one is an `InputError` on `field` with the nearest
-    names."""
+def neighbourhood(
+    name: str, handed: Mapping[str, Any] | None = None, field: str = "neighbourhood"
+) -> Neighbourhood:
+    """The neighbourhood of that name, with the settings that its estimator hands over; an unknown
+    one is an `InputError` on `field` with the nearest names.
+
+    `CHOSEN` is handed the name of a transform, `transform`, and values of its knobs, `settings`.
+    """
+    handed = handed or {}
+    if name == CHOSEN:
+        transform = handed.get("transform", "")
+        takes = kind_changed_by(transform, field)
+        return Neighbourhood(transform, handed.get("settings", {}), takes=takes)
     if name not in NEIGHBOURHOODS:
-        raise unknown(field, "neighbourhood", name, NEIGHBOURHOODS)
-    return NEIGHBOURHOODS[name]
+        raise unknown(field, "neighbourhood", name, [*NEIGHBOURHOODS, CHOSEN])
+    definition = NEIGHBOURHOODS[name]
+    return replace(
+        definition,
+        settings={**definition.settings, **handed},
+        large={key: value for key, value in definition.large.items() if key not in handed},
+    )
+
+
+def kind_changed_by(transform: str, field: str = "transform") -> str:
+    """The kind of input, a key of `ROOMS`, that a registered transform changes; an unknown one is
+    an `InputError` on `field`."""
+    names: list[str] = []
+    for kind, room in ROOMS.items():
+        of_kind = [entry.name for entry in listing(room)]
+        if transform in of_kind:
+            return kind
+        names += of_kind
+    if not transform:
+        raise InputError(field, "needs the name of the transform that makes neighbours", names)
+    raise unknown(field, "transform", transform, names)
+
+
+def gathered_settings(
+    values: Mapping[str, Any], own_knobs: Collection[str], field: str
+) -> dict[str, Any]:
+    """The settings of an estimator whose neighbourhood is `CHOSEN`, from those that a person wrote
+    in one mapping: what is none of its `own_knobs` is a knob of the transform.
+
+    `{transform: rotate, degrees: 20}` becomes `{transform: rotate, settings: {degrees: 20, ...}}`,
+    with all knobs of the transform and each checked. Raises `InputError` on a field of `field`.
+    """
+    out = {name: value for name, value in values.items() if name in own_knobs}
+    transform = out.get("transform", "")
+    if not isinstance(transform, str):
+        raise InputError(f"{field}.transform", f"must be text, not {shown(transform)}")
+    kind = kind_changed_by(transform, f"{field}.transform")
+    inside = out.get("settings", {})
+    if not isinstance(inside, Mapping):
+        raise InputError(f"{field}.settings", f"must be a mapping, not {shown(inside)}")
+    written = {name: value for name, value in values.items() if name not in own_knobs}
+    for name in written:
+        if name in inside:
+            raise InputError(f"{field}.{name}", "stands in settings too; write it once")
+    knobs = facts(ROOMS[kind], transform).knobs
+    out["settings"] = resolve(knobs, {**inside, **written}, field, f"transform {transform!r}")
+    return out
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from crosswind.execution.changed_copies import (
 )
 from crosswind.execution.output_order import check_order
 from crosswind.shifts.split import RowSet
+from crosswind.studies.estimates import kind_of_neighbours
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
 from crosswind.unlabelled.estimator_choice import estimator_settings, wanted_estimators
@@ -84,10 +85,10 @@ def ask(request: EstimateRequest) -> Estimates:
         estimator_facts = [
             estimator
             for estimator in estimator_facts
-            if estimator.name not in neighbourhoods or neighbourhood(estimator.name).takes == kind
+            if estimator.name not in neighbourhoods or first_model.takes(estimator.name) == kind
         ]
     # Without labelled rows under changes a measure says nothing.
-    neighbourhoods = [name for name in neighbourhoods if neighbourhood(name).takes == kind]
+    neighbourhoods = [name for name in neighbourhoods if first_model.takes(name) == kind]
     targets, sources, pools = _changed_answers(first_model, neighbourhoods, kind, request)
     rows_of_one_model, left_out = estimates(
         estimator_facts, targets, sources, pools, kind, settings_by_estimator
@@ -354,6 +355,10 @@ class _Questions:
         )
         return replace(set_answers(plain, name, copied), classes=answers_of_rows.classes)
 
+    def takes(self, neighbourhood_name: str) -> str:
+        """The kind of input that the neighbours of a neighbourhood are."""
+        return neighbourhood(neighbourhood_name, self._handed(neighbourhood_name)).takes
+
     def _handed(self, neighbourhood_name: str) -> dict[str, Any]:
         """The settings of the estimator of a neighbourhood that are those of its transform."""
         access = (
@@ -530,11 +535,12 @@ def estimates(
         if estimator.access is not None and estimator.access.models > 1:
             continue
         access = estimator.access or Access()
-        why = _not_asked(access, targets, sources, pools, kind)
+        knobs = settings.get(estimator.name, {})
+        takes = "" if kind == "table" else kind_of_neighbours(access, knobs)
+        why = _not_asked(access, takes, targets, sources, pools, kind)
         if why:
             left_out.append((estimator.name, why))
             continue
-        knobs = settings.get(estimator.name, {})
         row_or_reason = _row_of(estimator, knobs, targets, sources, pools)
         if isinstance(row_or_reason, Row):
             estimated.append(row_or_reason)
@@ -545,22 +551,22 @@ def estimates(
 
 def _not_asked(
     access: Access,
+    takes: str,
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
     pools: Mapping[str, list[Labelled]],
     kind: str,
 ) -> str:
-    """Why an estimator with this access is not asked, in a sentence; "" where it is."""
+    """Why an estimator with this access is not asked, in a sentence; "" where it is. `takes`: the
+    kind of its neighbours, "" where they do not matter."""
     if access.source and sources[""] is None:
         return "no labelled rows of the source were given"
     if access.weights:
         return "it is one number whatever the data, so that it compares models and not sets"
     if access.features and targets[""].features is None:
         return "what this model's head reads is out of reach"
-    if access.neighbourhood and kind != "table":
-        takes = neighbourhood(access.neighbourhood).takes
-        if takes != kind:
-            return f"its neighbours are changed {takes}s"
+    if takes not in ("", kind):
+        return f"its neighbours are changed {takes}s"
     if access.pool and not pools:
         return "it learns from changed copies of labelled rows" + _unchanged(kind)
     return ""

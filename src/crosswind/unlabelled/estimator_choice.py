@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from crosswind.core.knobs import Access, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.models.form import check_extra
-from crosswind.studies.estimates import check_handed
-from crosswind.transforms.neighbourhood import neighbourhood
+from crosswind.studies.estimates import check_handed, kind_of_neighbours
+from crosswind.transforms.neighbourhood import CHOSEN, gathered_settings
 
 Asked: TypeAlias = Sequence[str] | Mapping[str, Mapping[str, Any]] | None
 """Names of estimators, with their settings where there are any; None for all that apply."""
@@ -24,15 +24,15 @@ def estimator_settings(
     for estimator_facts in chosen_estimators:
         path = f"estimators.{estimator_facts.name}"
         access = estimator_facts.access or Access()
-        out[estimator_facts.name] = resolve(
-            estimator_facts.knobs,
-            settings_given.get(estimator_facts.name) or {}
-            if isinstance(settings_given, Mapping)
-            else {},
-            path,
-            estimator_facts.name,
-        )
-        if access.handed and neighbourhood(access.neighbourhood).takes == kind:
+        settings: Mapping[str, Any] = {}
+        if isinstance(settings_given, Mapping):
+            settings = settings_given.get(estimator_facts.name) or {}
+        if access.neighbourhood == CHOSEN:
+            own_knobs = [declared.name for declared in estimator_facts.knobs]
+            settings = gathered_settings(settings, own_knobs, path)
+        knobs = resolve(estimator_facts.knobs, settings, path, estimator_facts.name)
+        out[estimator_facts.name] = knobs
+        if access.handed and kind_of_neighbours(access, knobs) == kind:
             check_extra(estimator_facts.extra, path, estimator_facts.name)
             check_handed(path, access, out[estimator_facts.name])
     return out
