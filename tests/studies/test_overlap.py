@@ -38,6 +38,7 @@ ELSEWHERE = {
         "nli",
         "numbers",
         "sentiment",
+        "transforms",
     },
     "omran2022": {
         "aligned-subsets",

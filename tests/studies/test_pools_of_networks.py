@@ -132,6 +132,30 @@ def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(
     assert ("usps" in plan.study.sets) == (scale != "paper") and "colored-mnist" in plan.study.sets
 
 
+FIGURE_5 = [
+    *("randaugment", "affine-10", "erase", "flip-crop", "rotate-20", "rotate-30"),
+    *("translate-10", "translate-30", "shear-15", "color", "contrast", "brightness"),
+]
+
+
+@pytest.mark.parametrize(
+    ("scale", "networks"), [("tiny", 8), ("small", 24), (None, 48), ("paper", 48)]
+)
+def test_twelve_transforms_are_twelve_neighbourhoods_of_the_same_networks(
+    numbers: Path, scale: str | None, networks: int
+) -> None:
+    if scale == "tiny":  # scikit-learn's own digits: nothing to prepare
+        plan = make_plan(load_study("ng2022/transforms", scale, []))
+    else:
+        plan = planned("ng2022/transforms", scale, numbers)
+    assert pool(plan) == {"nin": networks}
+    assert list(plan.study.estimators) == [*FIGURE_5, "atc-mc"]
+    tests = [name for name, set_spec in plan.study.sets.items() if set_spec.role == "test"]
+    copies = [job for job in plan.jobs if job.kind == "vary" and job.spec["near"]]
+    assert len(copies) == networks * len(tests) * 12
+    assert len({job.key for job in copies}) == len(copies)
+
+
 @pytest.mark.parametrize("study", ["ng2022/cifar", "ng2022/numbers"])
 def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Path) -> None:
     with pytest.raises(
