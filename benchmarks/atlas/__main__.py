@@ -1,12 +1,16 @@
 """Builds and judges the evidence of `crosswind advise`.
 
-    python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist] [--texts FILE] [--workers 2]
+    python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist] [--shifts tie-98,unseen] [--seeds 1]
+        [--texts FILE] [--workers 2]
+    python -m benchmarks.atlas tables FOLDER --out atlas-tables [--split-seeds 5] [--workers 2]
     python -m benchmarks.atlas add STORE [STORE ...]
     python -m benchmarks.atlas earlier
     python -m benchmarks.atlas judge
 
 `run` trains a study of this folder, resumable as every study is, and adds what it holds to
-evidence.parquet; data sets that are not prepared are left out and named. `add` adds finished studies
+evidence.parquet; data sets that are not prepared are left out and named. `--data`, `--shifts` and
+`--seeds` (the first ones) train a part; without them the same command trains the rest. `tables` does the
+same with the real tables of benchmarks/results/own-tables.json that FOLDER holds. `add` adds finished studies
 of other stores. `earlier` adds the tables of benchmarks/results, whose stores are not kept: their
 training rows are counted by planning their studies again. `judge` leaves every data set out in turn
 and writes validation.json: coverage of the intervals, what they are widened by, and what the first
@@ -20,12 +24,15 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars
+import yaml
+from benchmarks.atlas.tables import LABELS, table_study
 from scipy import stats
 
 from crosswind.advice.evidence import (
@@ -37,11 +44,11 @@ from crosswind.advice.evidence import (
     problems_of_plan,
 )
 from crosswind.advice.gains import LEVEL, GainModel, Observed, observed_gains
-from crosswind.core.errors import CrosswindError
+from crosswind.core.errors import CrosswindError, unknown
 from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import find_study
-from crosswind.studies.spec import load_study
+from crosswind.studies.spec import Study, load_study
 
 HERE = Path(__file__).resolve().parent
 EVIDENCE = HERE / "evidence.parquet"
@@ -59,10 +66,10 @@ them: its plain training draws rows by weights of the test distribution, which i
 KEYS = ("study", "data", "shift", "size", "model", "method")
 
 
-def add(tables: list[polars.DataFrame]) -> None:
+def add(added: list[polars.DataFrame]) -> None:
     """Put rows into evidence.parquet in the place of those of the same problem and method."""
     known = polars.read_parquet(EVIDENCE) if EVIDENCE.is_file() else empty_evidence()
-    together = polars.concat([known, *(table.select(list(COLUMNS)) for table in tables)])
+    together = polars.concat([known, *(table.select(list(COLUMNS)) for table in added)])
     together = together.unique(KEYS, keep="last", maintain_order=True).sort(KEYS)
     together.write_parquet(EVIDENCE, compression="zstd")
     problems = together.select("study", "data", "shift", "size", "model").n_unique()
@@ -72,17 +79,49 @@ def add(tables: list[polars.DataFrame]) -> None:
     )
 
 
-def run(study: str, out: str, only: list[str], texts: str | None, workers: int) -> None:
-    """Train a study of this folder on the data sets that are here, and add what it holds."""
+@dataclass(frozen=True)
+class Part:
+    """The part of a study that is trained: `data`, `shifts`: names, all where empty; `seeds`: the
+    number of the first seeds, all where None."""
+
+    data: Sequence[str] = ()
+    shifts: Sequence[str] = ()
+    seeds: int | None = None
+
+    def settings(self, study: Study) -> list[str]:
+        """The part as `--set` settings, data sets left aside. Raises `InputError` for a name that the
+        study lacks."""
+        settings = [] if self.seeds is None else [f"seeds={self.seeds}"]
+        for names, valid, option in (
+            (self.data, study.data, "--data"),
+            (self.shifts, study.shifts, "--shifts"),
+        ):
+            for name in names:
+                if name not in valid:
+                    raise unknown(option, "name of the study", name, list(valid))
+        if not self.shifts:
+            return settings
+        settings += [f"shifts.{name}=null" for name in study.shifts if name not in self.shifts]
+        for method, entry in study.methods.items():
+            if "shifts" in (entry or {}):
+                left = [name for name in entry["shifts"] if name in self.shifts]
+                word = f".shifts={json.dumps(left)}" if left else "=null"
+                settings.append(f"methods.{method}{word}")
+        return settings
+
+
+def run(study: str, out: str, part: Part, texts: str | None, workers: int) -> None:
+    """Train a study of this folder, or a part of it, on the data sets that are here, and add what it
+    holds."""
     path = HERE / f"{study}.yaml"
     loaded = load_study(str(path), None, [])
-    settings = []
+    settings = part.settings(loaded)
     for name, spec in loaded.data.items():
         changed = []
         if "path" in spec.options and texts is not None:
             changed = [f"data.{name}.options.path={Path(texts).resolve()}"]
         try:
-            if only and name not in only:
+            if part.data and name not in part.data:
                 raise CrosswindError("not asked for")
             others = [f"data.{other}=null" for other in loaded.data if other != name]
             make_plan(load_study(str(path), None, [*changed, *others]), path.parent)
@@ -95,6 +134,26 @@ def run(study: str, out: str, only: list[str], texts: str | None, workers: int) 
     subprocess.run([*command, "--workers", str(workers), *words], check=True)
     with Store.open(out) as store:
         add([evidence_of(store, name) for name in store.study_names()])
+
+
+def tables(folder: Path, out: Path, split_seeds: int, workers: int) -> None:
+    """Train the atlas' methods on the real tables that a folder holds, and add what they show."""
+    added = []
+    out.mkdir(parents=True, exist_ok=True)
+    for name in LABELS:
+        if not (folder / name).is_file():
+            print(f"left out: {name}: {folder} has no such file")
+            continue
+        study = out / f"{Path(name).stem}.yaml"
+        fields = table_study(folder / name, split_seeds)
+        study.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
+        store = str(study.with_suffix(""))
+        command = [sys.executable, "-m", "crosswind", "run", str(study), "--out", store]
+        subprocess.run([*command, "--workers", str(workers)], check=True)
+        with Store.open(store) as opened:
+            added += [evidence_of(opened, study_name) for study_name in opened.study_names()]
+    if added:
+        add(added)
 
 
 def earlier() -> None:
@@ -228,6 +287,10 @@ def _interval(values: list[float]) -> list[float]:
     return [round(mean, 2), round(mean - reach, 2), round(mean + reach, 2)]
 
 
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
@@ -236,23 +299,31 @@ def main() -> None:
     run_verb.add_argument("--study", required=True, choices=("pictures", "texts"))
     run_verb.add_argument("--out", required=True)
     run_verb.add_argument("--data", default="")
+    run_verb.add_argument("--shifts", default="")
+    run_verb.add_argument("--seeds", type=int)
     run_verb.add_argument("--texts")
     run_verb.add_argument("--workers", type=int, default=1)
+    tables_verb = verbs.add_parser("tables")
+    tables_verb.add_argument("folder", type=Path)
+    tables_verb.add_argument("--out", type=Path, required=True)
+    tables_verb.add_argument("--split-seeds", type=int, default=5)
+    tables_verb.add_argument("--workers", type=int, default=1)
     add_verb = verbs.add_parser("add")
     add_verb.add_argument("stores", nargs="+")
     verbs.add_parser("earlier")
     verbs.add_parser("judge")
     args = parser.parse_args()
     if args.verb == "run":
-        run(
-            args.study, args.out, list(filter(None, args.data.split(","))), args.texts, args.workers
-        )
+        part = Part(_names(args.data), _names(args.shifts), args.seeds)
+        run(args.study, args.out, part, args.texts, args.workers)
+    elif args.verb == "tables":
+        tables(args.folder, args.out, args.split_seeds, args.workers)
     elif args.verb == "add":
-        tables = []
+        added = []
         for place in args.stores:
             with Store.open(place) as store:
-                tables += [evidence_of(store, name) for name in store.study_names()]
-        add(tables)
+                added += [evidence_of(store, name) for name in store.study_names()]
+        add(added)
     elif args.verb == "earlier":
         earlier()
     else:

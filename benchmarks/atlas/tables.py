@@ -1,0 +1,57 @@
+"""The atlas' studies of real tables: what `crosswind init` proposes of each, with the atlas' methods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from crosswind.proposals.study_file import propose
+
+__all__ = ["LABELS", "STUDIED", "table_study"]
+
+STUDIED: Final = Path(__file__).resolve().parents[1] / "results" / "own-tables.json"
+"""What whole studies of real tables found, from `python -m benchmarks.papers.own_tables`."""
+LABELS: Final[Mapping[str, str]] = {
+    row["table"]: row["label"]
+    for row in json.loads(STUDIED.read_text(encoding="utf-8"))["tables"]
+    if row["table"] not in ("reviews.csv", "imdb.csv", "digits.csv")
+}
+"""Tables of numbers and categories in `STUDIED` and what is told of each row; the three that are left
+out are texts and pictures."""
+METHODS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "erm": {},
+    "erm-balanced": {"method": "erm", "sampler": "balanced"},
+    "groupdro": {},
+    "irm": {"anneal_steps": 0.3},
+    "deepcoral": {},
+    "mmd": {},
+    "dann": {},
+    "mixup": {},
+    "jtt": {"first": 0.5},
+}
+
+
+def table_study(table: Path, split_seeds: int) -> dict[str, Any]:
+    """The study of one table: attributes, roles and tie as `init` proposes them, a perceptron, and
+    every method of `METHODS` under the tie with settings as many as plain training's, its defaults."""
+    proposal = propose(str(table), label=LABELS[table.name], study_folder=table.parent)
+    study: dict[str, Any] = yaml.safe_load(proposal.text)
+    methods = {
+        name: dict(entry) if name == "erm" else {**entry, "shifts": ["SC"]}
+        for name, entry in METHODS.items()
+    }
+    for entry in study["data"].values():
+        entry["options"]["path"] = str(table.resolve())
+    return {
+        **study,
+        "name": f"atlas/tables-{table.stem}",
+        "models": {"tabular": {}},
+        "methods": methods,
+        "reference": "erm",
+        "split_seeds": split_seeds,
+        "seeds": 1,
+    }
