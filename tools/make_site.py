@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
+SCRIPT = ROOT / "tools" / "site" / "filter.js"
 FIRST = ("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 
 REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -112,6 +113,7 @@ def lay_out(source: Path = SOURCE) -> None:
         target = source / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+    shutil.copyfile(SCRIPT, source / SCRIPT.name)
     for page in REFERENCE:
         target = source / "api" / f"{page}.md"
         target.parent.mkdir(parents=True, exist_ok=True)

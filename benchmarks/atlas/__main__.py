@@ -6,6 +6,7 @@
     python -m benchmarks.atlas add STORE [STORE ...]
     python -m benchmarks.atlas earlier
     python -m benchmarks.atlas judge
+    python -m benchmarks.atlas page
 
 `run` trains a study of this folder, resumable as every study is, and adds what it holds to
 evidence.parquet; data sets that are not prepared are left out and named. `--data`, `--shifts` and
@@ -32,12 +33,14 @@ from typing import Any
 import numpy as np
 import polars
 import yaml
+from benchmarks.atlas import page
 from benchmarks.atlas.tables import LABELS, table_study
 from scipy import stats
 
 from crosswind.advice.evidence import (
     COLUMNS,
     METRICS,
+    data_name,
     empty_evidence,
     evidence_of,
     method_of_label,
@@ -197,7 +200,7 @@ def _earlier_rows(
         worst, plain_worst = row["worst_group"], own_plain["worst_group"]
         yield {
             "study": row["study"],
-            "data": row["data"],
+            "data": data_name(study["data"][row["data"]], row["data"]),
             "shift": row["shift"],
             "size": row["size"],
             "model": row["model"],
@@ -215,6 +218,14 @@ def _earlier_rows(
             "worst_group_error": None,
             "time": None,
         }
+
+
+def write_page() -> None:
+    """Write what docs/guides/choosing-a-method.md says from the evidence, and its picture."""
+    evidence = polars.read_parquet(EVIDENCE).select(list(COLUMNS))
+    page.PICTURE.write_text(page.picture(page.summary(evidence)), encoding="utf-8")
+    text = page.with_section(page.PAGE.read_text(encoding="utf-8"), page.section(evidence))
+    page.PAGE.write_text(text, encoding="utf-8")
 
 
 def judge() -> None:
@@ -312,6 +323,7 @@ def main() -> None:
     add_verb.add_argument("stores", nargs="+")
     verbs.add_parser("earlier")
     verbs.add_parser("judge")
+    verbs.add_parser("page")
     args = parser.parse_args()
     if args.verb == "run":
         part = Part(_names(args.data), _names(args.shifts), args.seeds)
@@ -326,6 +338,8 @@ def main() -> None:
         add(added)
     elif args.verb == "earlier":
         earlier()
+    elif args.verb == "page":
+        write_page()
     else:
         judge()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from tools import make_site
 import crosswind
 
 ROOT = Path(__file__).resolve().parents[2]
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +87,29 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
             if "canonical" not in tag
         ]
         assert not fetched, (path.name, fetched[:2])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_long_table_is_searched_in_place(site: Path, width: int, scheme: Any) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.goto((site / "docs" / "guides" / "choosing-a-method.html").as_uri())
+        field = page.get_by_label("Rows with all of these words").last
+        body = page.locator("table", has_text="gain in the worst group").locator("tbody tr")
+        before = body.count()
+        field.fill("tied groupdro")
+        shown = [row for row in body.all() if row.is_visible()]
+        assert before > 50 and len(shown) == 1
+        assert "tied" in shown[0].inner_text() and "groupdro" in shown[0].inner_text()
+        assert page.get_by_role("status").last.inner_text().strip() == f"1 of {before} rows"
+        # The page does not scroll to the side, whatever its widest table.
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        chromium.close()
 
 
 @pytest.mark.slow

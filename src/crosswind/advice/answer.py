@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from crosswind.advice.evidence import METRICS, evidence_path, shipped_evidence
+from crosswind.advice.evidence import METRICS, evidence_path, origin_of, shipped_evidence
 from crosswind.advice.gains import Gain, GainModel, observed_gains
 from crosswind.advice.problem import Problem
 from crosswind.core.errors import CrosswindError
@@ -273,7 +273,7 @@ def _advice(
             accuracy,
             worst_group,
             problems=problems.n_unique(),
-            data=tried["data"].n_unique(),
+            data=len({origin_of(name) for name in tried["data"]}),
             runs=int(tried["runs"].sum()),
             time=None if times.is_empty() else float(_median(times.to_list())),
             needs=_needs(name),

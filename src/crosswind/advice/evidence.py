@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "METRICS",
+    "data_name",
     "empty_evidence",
     "evidence_of",
     "method_of_label",
+    "origin_of",
     "problem_of_row",
     "problems_of_plan",
     "problems_of_record",
@@ -67,7 +69,7 @@ COLUMNS: Final = {
     "worst_group_error": "Float64",
     "time": "Float64",
 }
-"""Columns of the evidence and their types of polars. `points`: settings that the method chose among;
+"""Columns of the evidence and their types of polars. `data`: as `data_name` has it. `points`: settings that the method chose among;
 `runs`: of the method, one a seed. `plain_...`: the mean score of plain training with the same seeds.
 `..._error`: the standard error of the difference to it, paired by seed, null for a single seed.
 `time`: seconds of the method's runs over those of plain training, means."""
@@ -173,7 +175,7 @@ def _rows(record: StudyRecord) -> Iterator[dict[str, Any]]:
             time = times.get((setting.data, setting.model, label))
             yield {
                 "study": setting.study,
-                "data": setting.data,
+                "data": data_name(record.resolved["data"][setting.data], setting.data),
                 "shift": shift,
                 "size": setting.size,
                 "model": setting.model,
@@ -300,6 +302,20 @@ def _cell_values(cell: str, names: Sequence[str]) -> dict[str, str]:
     match = re.fullmatch(pattern, cell)
     assert match is not None, cell
     return dict(zip(present, match.groups(), strict=True))
+
+
+def data_name(entry: Mapping[str, Any], label: str) -> str:
+    """The name of a study's data set among those of all studies: `ORIGIN/LABEL`, or `ORIGIN` where the
+    label is just that. The origin is the stem of the file that is read, else the source's name."""
+    path = (entry.get("options") or {}).get("path")
+    origin = Path(str(path)).stem if path else str(entry["source"])
+    return origin if label == origin else f"{origin}/{label}"
+
+
+def origin_of(data: str) -> str:
+    """The origin in the name of a data set of the evidence. Data sets of one origin may share rows,
+    so that what was seen on one is not evidence of a new one."""
+    return data.partition("/")[0]
 
 
 def kind_of_data(entry: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from crosswind.advice.evidence import METRICS, problem_of_row
+from crosswind.advice.evidence import METRICS, origin_of, problem_of_row
 from crosswind.advice.problem import Problem
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Observed:
     """Gains that were seen: one entry a method and problem, means over seeds.
 
     `points`: gain in points (hundredths), float64 [n]. `spread`: standard error in points, float64
-    [n]. `methods`, `data`, `contexts`: names, [n]; a context is one problem of one study.
+    [n]. `methods`, `data`, `contexts`: names, [n]; `data` are origins (`origin_of`), a context is one
+    problem of one study.
     `problems`: [n].
     """
 
@@ -98,7 +99,7 @@ def observed_gains(evidence: polars.DataFrame, metric: str) -> Observed:
         points=np.array(gains, dtype=np.float64),
         spread=np.maximum(spread, _LEAST_SPREAD),
         methods=[row["method"] for row in rows],
-        data=[row["data"] for row in rows],
+        data=[origin_of(row["data"]) for row in rows],
         contexts=["\t".join(str(row[name]) for name in _PROBLEM) for row in rows],
         problems=[problem_of_row(row) for row in rows],
     )
@@ -141,7 +142,7 @@ class GainModel:
     ) -> dict[str, Gain]:
         """The gain of each method on a problem, with its interval at `LEVEL`. It is the mean over
         many seeds, on a data set that is new unless `data` names one of the evidence."""
-        data_number = self._data_numbers.get(data or "", _NEW)
+        data_number = self._data_numbers.get(origin_of(data or ""), _NEW)
         features = problem.features
         inputs = []
         for i, name in enumerate(methods):

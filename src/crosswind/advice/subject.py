@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from crosswind.advice.answer import model_lacks
-from crosswind.advice.evidence import evidence_of, problems_of_plan, problems_of_record
+from crosswind.advice.evidence import data_name, evidence_of, problems_of_plan, problems_of_record
 from crosswind.advice.problem import KINDS, Problem, problem_of_counts, simple_counts
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts
@@ -122,7 +122,10 @@ def of_store(address: str, study: str | None) -> Subject:
             {titles[point]: problem for point, problem in problems.items()},
             dict(record.given),
             [own],
-            {title: data for (data, _, _), title in titles.items()},
+            {
+                title: data_name(record.resolved["data"][data], data)
+                for (data, _, _), title in titles.items()
+            },
         )
 
 
