@@ -1,7 +1,7 @@
 """Builds and judges the evidence of `crosswind advise`.
 
-    python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist] [--shifts tie-98,unseen] [--seeds 1]
-        [--texts FILE] [--workers 2]
+    python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist]
+        [--shifts tie-98,unseen] [--seeds 1] [--rates 1] [--texts FILE] [--workers 2]
     python -m benchmarks.atlas tables FOLDER --out atlas-tables [--split-seeds 5] [--workers 2]
     python -m benchmarks.atlas add STORE [STORE ...]
     python -m benchmarks.atlas earlier
@@ -9,9 +9,10 @@
     python -m benchmarks.atlas page
 
 `run` trains a study of this folder, resumable as every study is, and adds what it holds to
-evidence.parquet; data sets that are not prepared are left out and named. `--data`, `--shifts` and
-`--seeds` (the first ones) train a part; without them the same command trains the rest. `tables` does the
-same with the real tables of benchmarks/results/own-tables.json that FOLDER holds. `add` adds finished studies
+evidence.parquet; data sets that are not prepared are left out and named. `--data`, `--shifts`,
+`--seeds` and `--rates` (the first seeds and learning rates) train a part; without them the same
+command trains the rest. `tables` does the same with the real tables of
+benchmarks/results/own-tables.json that FOLDER holds. `add` adds finished studies
 of other stores. `earlier` adds the tables of benchmarks/results, whose stores are not kept: their
 training rows are counted by planning their studies again. `judge` leaves every data set out in turn
 and writes validation.json: coverage of the intervals, what they are widened by, and what the first
@@ -84,12 +85,13 @@ def add(added: list[polars.DataFrame]) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a study that is trained: `data`, `shifts`: names, all where empty; `seeds`: the
-    number of the first seeds, all where None."""
+    """The part of a study that is trained: `data`, `shifts`: names, all where empty; `seeds`, `rates`:
+    the number of the first seeds and learning rates, all where None."""
 
     data: Sequence[str] = ()
     shifts: Sequence[str] = ()
     seeds: int | None = None
+    rates: int | None = None
 
     def settings(self, study: Study) -> list[str]:
         """The part as `--set` settings, data sets left aside. Raises `InputError` for a name that the
@@ -102,6 +104,9 @@ class Part:
             for name in names:
                 if name not in valid:
                     raise unknown(option, "name of the study", name, list(valid))
+        if self.rates is not None:
+            rates = study.model_dump()["training"]["lr"]
+            settings.append(f"training.lr={json.dumps(rates[: self.rates])}")
         if not self.shifts:
             return settings
         settings += [f"shifts.{name}=null" for name in study.shifts if name not in self.shifts]
@@ -312,6 +317,7 @@ def main() -> None:
     run_verb.add_argument("--data", default="")
     run_verb.add_argument("--shifts", default="")
     run_verb.add_argument("--seeds", type=int)
+    run_verb.add_argument("--rates", type=int)
     run_verb.add_argument("--texts")
     run_verb.add_argument("--workers", type=int, default=1)
     tables_verb = verbs.add_parser("tables")
@@ -326,7 +332,7 @@ def main() -> None:
     verbs.add_parser("page")
     args = parser.parse_args()
     if args.verb == "run":
-        part = Part(_names(args.data), _names(args.shifts), args.seeds)
+        part = Part(_names(args.data), _names(args.shifts), args.seeds, args.rates)
         run(args.study, args.out, part, args.texts, args.workers)
     elif args.verb == "tables":
         tables(args.folder, args.out, args.split_seeds, args.workers)
