@@ -2,7 +2,8 @@
 
     python -m benchmarks.atlas run --study pictures --out atlas-out [--data digits,mnist]
         [--shifts tie-98,unseen] [--seeds 1] [--rates 1] [--texts FILE] [--workers 2]
-    python -m benchmarks.atlas tables FOLDER --out atlas-tables [--split-seeds 5] [--workers 2]
+    python -m benchmarks.atlas tables FOLDER --out atlas-tables [--split-seeds 5]
+        [--attributes 1] [--workers 2]
     python -m benchmarks.atlas add STORE [STORE ...]
     python -m benchmarks.atlas earlier
     python -m benchmarks.atlas judge
@@ -144,7 +145,7 @@ def run(study: str, out: str, part: Part, texts: str | None, workers: int) -> No
         add([evidence_of(store, name) for name in store.study_names()])
 
 
-def tables(folder: Path, out: Path, split_seeds: int, workers: int) -> None:
+def tables(folder: Path, out: Path, split_seeds: int, attributes: int | None, workers: int) -> None:
     """Train the atlas' methods on the real tables that a folder holds, and add what they show."""
     added = []
     out.mkdir(parents=True, exist_ok=True)
@@ -153,7 +154,7 @@ def tables(folder: Path, out: Path, split_seeds: int, workers: int) -> None:
             print(f"left out: {name}: {folder} has no such file")
             continue
         study = out / f"{Path(name).stem}.yaml"
-        fields = table_study(folder / name, split_seeds)
+        fields = table_study(folder / name, split_seeds, attributes)
         study.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
         store = str(study.with_suffix(""))
         command = [sys.executable, "-m", "crosswind", "run", str(study), "--out", store]
@@ -324,6 +325,7 @@ def main() -> None:
     tables_verb.add_argument("folder", type=Path)
     tables_verb.add_argument("--out", type=Path, required=True)
     tables_verb.add_argument("--split-seeds", type=int, default=5)
+    tables_verb.add_argument("--attributes", type=int)
     tables_verb.add_argument("--workers", type=int, default=1)
     add_verb = verbs.add_parser("add")
     add_verb.add_argument("stores", nargs="+")
@@ -335,7 +337,7 @@ def main() -> None:
         part = Part(_names(args.data), _names(args.shifts), args.seeds, args.rates)
         run(args.study, args.out, part, args.texts, args.workers)
     elif args.verb == "tables":
-        tables(args.folder, args.out, args.split_seeds, args.workers)
+        tables(args.folder, args.out, args.split_seeds, args.attributes, args.workers)
     elif args.verb == "add":
         added = []
         for place in args.stores:

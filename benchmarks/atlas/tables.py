@@ -35,17 +35,22 @@ METHODS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def table_study(table: Path, split_seeds: int) -> dict[str, Any]:
+def table_study(table: Path, split_seeds: int, attributes: int | None = None) -> dict[str, Any]:
     """The study of one table: attributes, roles and tie as `init` proposes them, a perceptron, and
-    every method of `METHODS` under the tie with settings as many as plain training's, its defaults."""
+    every method of `METHODS` under the tie with settings as many as plain training's, its defaults.
+    `attributes`: the number of the first ones, all where None."""
     proposal = propose(str(table), label=LABELS[table.name], study_folder=table.parent)
     study: dict[str, Any] = yaml.safe_load(proposal.text)
     methods = {
         name: dict(entry) if name == "erm" else {**entry, "shifts": ["SC"]}
         for name, entry in METHODS.items()
     }
+    study["data"] = dict(list(study["data"].items())[:attributes])
     for entry in study["data"].values():
         entry["options"]["path"] = str(table.resolve())
+    for shift in study["shifts"].values():
+        if shift and isinstance(shift["strength"], dict):
+            shift["strength"] = {name: shift["strength"][name] for name in study["data"]}
     return {
         **study,
         "name": f"atlas/tables-{table.stem}",
