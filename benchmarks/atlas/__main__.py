@@ -8,6 +8,7 @@
     python -m benchmarks.atlas earlier
     python -m benchmarks.atlas judge
     python -m benchmarks.atlas page
+    python -m benchmarks.atlas beside FOLDER
 
 `run` trains a study of this folder, resumable as every study is, and adds what it holds to
 evidence.parquet; data sets that are not prepared are left out and named. `--data`, `--shifts`,
@@ -17,7 +18,8 @@ benchmarks/results/own-tables.json that FOLDER holds. `add` adds finished studie
 of other stores. `earlier` adds the tables of benchmarks/results, whose stores are not kept: their
 training rows are counted by planning their studies again. `judge` leaves every data set out in turn
 and writes validation.json: coverage of the intervals, what they are widened by, and what the first
-choice gains over plain training and over groupdro.
+choice gains over plain training and over groupdro. `page` writes what docs/guides/choosing-a-method.md
+says from the evidence. `beside` compares advice on real tables with whole studies of them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +38,7 @@ from typing import Any
 import numpy as np
 import polars
 import yaml
-from benchmarks.atlas import page
+from benchmarks.atlas import own_advice, page
 from benchmarks.atlas.tables import LABELS, table_study
 from scipy import stats
 
@@ -234,19 +237,33 @@ def write_page() -> None:
     page.PAGE.write_text(text, encoding="utf-8")
 
 
+def beside(folder: Path) -> None:
+    """Write advice on the real tables of a folder beside what whole studies of them found."""
+    evidence = polars.read_parquet(EVIDENCE).select(list(COLUMNS))
+    with tempfile.TemporaryDirectory() as work:
+        rows = list(own_advice.beside_studies(folder, evidence, Path(work)))
+    record = {"command": "python -m benchmarks.atlas beside FOLDER", "tables": rows}
+    own_advice.ADVISED.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(own_advice.in_markdown(rows))
+
+
 def judge() -> None:
     """Leave every data set out in turn, and write what the model of the gain was worth on it."""
     evidence = polars.read_parquet(EVIDENCE).select(list(COLUMNS))
     record: dict[str, Any] = {"coverage": {}, "widening": {}, "parameters": {}}
     for metric in METRICS:
         observed = observed_gains(evidence, metric)
-        scores, choices = _left_out(observed)
-        errors = np.array(scores)
-        # A gain that was seen has noise of its seeds beside what the interval is of.
-        widening = max(1.0, float(np.quantile(np.abs(errors), LEVEL) / stats.norm.ppf(0.95)))
-        record["coverage"][metric] = float((np.abs(errors) <= stats.norm.ppf(0.95)).mean())
-        record["widening"][metric] = round(widening, 3)
-        record["parameters"][metric] = GainModel(observed).parameters
+        parameters = GainModel(observed).parameters
+        errors, choices = _left_out(observed, parameters)
+        before = float(np.mean([_share_within(rows, 1.0) for rows in errors.values()]))
+        # What a data set's intervals are widened by is learnt from the others alone.
+        within = [
+            _share_within(rows, widening_of([errors[other] for other in errors if other != name]))
+            for name, rows in errors.items()
+        ]
+        record["coverage"][metric] = float(np.mean(within))
+        record["widening"][metric] = round(widening_of(list(errors.values())), 3)
+        record["parameters"][metric] = parameters
         if metric == "accuracy":
             record["data"] = len(choices)
             record["over_plain"] = _interval([plain for plain, _ in choices.values()])
@@ -254,24 +271,42 @@ def judge() -> None:
                 [gain for _, gain in choices.values() if gain is not None]
             )
             record["by_data"] = {name: list(pair) for name, pair in choices.items()}
-        print(metric, record["coverage"][metric], record["widening"][metric])
+        print(
+            f"{metric}: {before:.1%} inside before widening by {record['widening'][metric]},"
+            f" {record['coverage'][metric]:.1%} after"
+        )
     VALIDATION.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: record[name] for name in ("data", "over_plain", "over_groupdro")}))
 
 
+def widening_of(errors: Sequence[np.ndarray]) -> float:
+    """The least factor, at least 1, by which intervals of `LEVEL` must be widened to hold that share of
+    the gains. `errors`: standardised, float64 [rows] of each data set; data sets weigh alike."""
+    values = np.concatenate([np.abs(rows) for rows in errors])
+    weights = np.concatenate([np.full(len(rows), 1 / len(rows)) for rows in errors])
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    quantile = float(values[order][min(np.searchsorted(reached, LEVEL), len(values) - 1)])
+    return max(1.0, quantile / float(stats.norm.ppf(0.5 + LEVEL / 2)))
+
+
+def _share_within(errors: np.ndarray, widening: float) -> float:
+    return float((np.abs(errors) <= widening * stats.norm.ppf(0.5 + LEVEL / 2)).mean())
+
+
 def _left_out(
-    observed: Observed,
-) -> tuple[list[float], dict[str, tuple[float, float | None]]]:
-    """Standardised errors of predictions on data sets left out; and by data set what the first choice
-    gained over plain training and over groupdro (None where it was not tried), means over problems,
-    in points."""
-    errors: list[float] = []
+    observed: Observed, start: Sequence[float]
+) -> tuple[dict[str, np.ndarray], dict[str, tuple[float, float | None]]]:
+    """By data set left out, the standardised errors of its predictions, float64 [rows]; and what the
+    first choice gained over plain training and over groupdro (None where it was not tried), means
+    over problems, in points. `start`: parameters that the search of each model's own begins with."""
+    errors: dict[str, np.ndarray] = {}
     choices = {}
     data = np.array(observed.data)
     contexts = np.array(observed.contexts)
     for name in dict.fromkeys(observed.data):
-        model = GainModel(observed.rows(data != name))
-        over_plain, over_groupdro = [], []
+        model = GainModel(observed.rows(data != name), start=start)
+        own_errors, over_plain, over_groupdro = [], [], []
         for context in dict.fromkeys(contexts[data == name]):
             rows = np.flatnonzero(contexts == context)
             methods = [observed.methods[i] for i in rows]
@@ -279,17 +314,21 @@ def _left_out(
             for i, method in zip(rows, methods, strict=True):
                 gain = gains[method]
                 deviation = (gain.high - gain.mean) / stats.norm.ppf(0.5 + LEVEL / 2)
+                # A gain that was seen has noise of its seeds beside what the interval is of.
                 spread = math.hypot(deviation, observed.spread[i])
-                errors.append((observed.points[i] - gain.mean) / spread)
+                own_errors.append((observed.points[i] - gain.mean) / spread)
             seen = dict(zip(methods, observed.points[rows], strict=True))
             best = max(gains, key=lambda method: gains[method].mean)
             chosen = seen[best] if gains[best].mean > 0 else 0.0
             over_plain.append(float(chosen))
             if "groupdro" in seen:
                 over_groupdro.append(float(chosen - seen["groupdro"]))
+        errors[name] = np.array(own_errors)
         mean_over_groupdro = float(np.mean(over_groupdro)) if over_groupdro else None
         choices[name] = (float(np.mean(over_plain)), mean_over_groupdro)
-        print(f"  {name}: {choices[name]}", flush=True)
+        print(
+            f"  {name}: {choices[name]}, {_share_within(errors[name], 1.0):.0%} inside", flush=True
+        )
     return errors, choices
 
 
@@ -332,6 +371,8 @@ def main() -> None:
     verbs.add_parser("earlier")
     verbs.add_parser("judge")
     verbs.add_parser("page")
+    beside_verb = verbs.add_parser("beside")
+    beside_verb.add_argument("folder", type=Path)
     args = parser.parse_args()
     if args.verb == "run":
         part = Part(_names(args.data), _names(args.shifts), args.seeds, args.rates)
@@ -348,6 +389,8 @@ def main() -> None:
         earlier()
     elif args.verb == "page":
         write_page()
+    elif args.verb == "beside":
+        beside(args.folder)
     else:
         judge()
 

@@ -198,6 +198,59 @@ def test_a_table_and_a_study_and_a_description_are_advised_on(
     assert "50% of the groups without a training row" in capsys.readouterr().out
 
 
+def test_two_tables_are_advised_on_by_what_shifts_between_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(name: str, wards: list[str], tied: bool) -> str:
+        lines = ["age,pressure,ward,ill"]
+        for i in range(400):
+            ill = i % 2
+            if tied:
+                ward = wards[0] if (i // 2) % 8 < (7 if ill else 1) else wards[1]
+            else:
+                ward = wards[(i // 2) % len(wards)]
+            lines.append(f"{20 + i % 60},{100 + (7 * i) % 41},{ward},{'yes' if ill else 'no'}")
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return str(tmp_path / name)
+
+    train = write("train.csv", ["north", "south"], tied=True)
+    target = write("target.csv", ["north", "south", "west"], tied=False)
+    assert _status(["advise", train, target, "--label", "ill", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["title"] for entry in entries] == [f"{train} to {target}, ill with ward"]
+    problem = entries[0]["problem"]
+    # Both groups of the ward west are met in the target alone.
+    assert (problem["values"], problem["rows"], problem["kind"]) == (3, 400, "numbers")
+    assert problem["missing"] == pytest.approx(2 / 6) and problem["rarest"] == 0
+    assert _status(["advise", train, train, "--label", "ill"]) == 2
+    assert "by an audit no column shifts" in capsys.readouterr().err
+    assert _status(["advise", train, train, "--label", "ill", "--attribute", "ward"]) == 0
+    assert "Cramér's V of label and attribute 0.75" in capsys.readouterr().out
+    assert _status(["advise", train, target, "--attribute", "wards"]) == 2
+    assert "unknown column of both tables 'wards', did you mean 'ward'?" in capsys.readouterr().err
+
+
+def test_an_answer_names_the_sizes_and_commands_of_its_evidence_and_groups_what_cannot_be_used(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["advise", "--shift", "SC", "--data", "small", "--groups", "known"]
+    assert _status([*words, "--model", "mlp"]) == 0
+    text = capsys.readouterr().out
+    assert "300 rows to train on" in text
+    evidence = shipped_evidence()
+    lines = {line.split()[0]: line for line in text.splitlines() if " problems of " in line}
+    assert len(lines) > 10
+    for name, line in lines.items():
+        rows = evidence.filter(polars.col("method") == name)["rows"]
+        if " + " not in line:
+            assert f"{min(rows):,} to {max(rows):,} rows" in line
+    commands = text.partition("The commands that made this evidence:\n")[2].splitlines()
+    assert "  crosswind run jeon2025/controlled" in commands
+    reason = "reads the feature maps of a convolutional model, which mlp is not"
+    unusable = [line for line in text.splitlines() if line.endswith(reason)]
+    assert len(unusable) == 1 and "pnd" in unusable[0] and "ubnet" in unusable[0]
+
+
 def test_a_study_in_which_nothing_can_shift_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,6 +271,12 @@ def test_a_study_in_which_nothing_can_shift_is_refused(
         (["--shift", "SC", "--kind", "sounds"], "--kind: unknown kind of inputs 'sounds'"),
         (["--shift", "SC", "--groups", "maybe"], "--groups: unknown answer 'maybe'"),
         (["--shift", "SC", "--model", "brain"], "--model: unknown model 'brain'"),
+        (["--shift", "SC", "--data", "tiny"], "--data: unknown size 'tiny'"),
+        (
+            ["--shift", "SC", "--data", "small", "--rows", "9"],
+            "--data: says 300 rows, and --rows 9",
+        ),
+        (["demo", "other.csv"], "TARGET: stands beside a table to train on"),
         (["--shift", "SC", "--to", "x.yaml"], "--to: needs a table, a study or a store"),
         (["nowhere.csv"], "there is no file 'nowhere.csv'"),
         (["nowhere"], "unknown study 'nowhere'"),

@@ -98,7 +98,8 @@ class MethodAdvice:
 
     `accuracy`, `worst_group`: gains over plain training in points, with intervals of 90%; None for
     a score that no evidence has. `problems`, `data`, `runs`: problems, data sets and runs of the
-    evidence that tried it. `time`: of a run over one of plain training, None where unknown.
+    evidence that tried it; `rows`: the fewest and the most training rows of these; `studies`: the
+    studies that made it. `time`: of a run over one of plain training, None where unknown.
     `needs`: what it must be given, in words. `lacks`: why it cannot be used here, or nothing.
     """
 
@@ -111,6 +112,8 @@ class MethodAdvice:
     time: float | None
     needs: Sequence[str]
     lacks: str = ""
+    rows: tuple[int, int] | None = None
+    studies: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -143,8 +146,16 @@ class Advice:
         lines = [f"{self.title}: {self.problem.in_words}.", self.answer, ""]
         lines += self._table()
         if self.unusable:
-            reasons = [f"{entry.method} ({entry.lacks})" for entry in self.unusable]
-            lines += ["", f"Cannot be used here: {'; '.join(reasons)}."]
+            methods_by_reason: dict[str, list[str]] = {}
+            for entry in self.unusable:
+                methods_by_reason.setdefault(entry.lacks, []).append(entry.method)
+            reasons = [
+                f"{', '.join(names)}: {reason}" for reason, names in methods_by_reason.items()
+            ]
+            lines += ["", "Cannot be used here:", *(f"  {reason}" for reason in reasons)]
+        studies = dict.fromkeys(name for entry in self.methods for name in entry.studies)
+        commands = dict.fromkeys(command_of(study) for study in sorted(studies))
+        lines += ["", "The commands that made this evidence:", *(f"  {name}" for name in commands)]
         lines += ["", self.validation.in_words]
         return "\n".join(lines)
 
@@ -178,6 +189,8 @@ class Advice:
         for entry in self.methods:
             accuracy, worst_group = _gain_words(entry.accuracy), _gain_words(entry.worst_group)
             behind = f"{entry.problems} problems of {entry.data} data sets, {entry.runs} runs"
+            if entry.rows is not None:
+                behind += f", {entry.rows[0]:,} to {entry.rows[1]:,} rows"
             time = "" if entry.time is None else f"x {entry.time:.1f}"
             needs = ", ".join(entry.needs) or "nothing"
             rows.append((entry.method, accuracy, worst_group, entry.verdict, behind, time, needs))
@@ -198,6 +211,21 @@ class Advice:
             "unusable": [{"method": entry.method, "lacks": entry.lacks} for entry in self.unusable],
             "validation": asdict(self.validation),
         }
+
+
+def command_of(study: str) -> str:
+    """The command that makes the evidence of a study: of the atlas (in a checkout of the project), of a
+    shipped one, or of somebody's own."""
+    from crosswind.studies.reading import shipped_studies
+
+    room, _, name = study.partition("/")
+    if room == "atlas" and name.startswith("tables-"):
+        return "python -m benchmarks.atlas tables FOLDER"
+    if room == "atlas":
+        return f"python -m benchmarks.atlas run --study {name}"
+    if study in shipped_studies():
+        return f"crosswind run {study}"
+    return f"crosswind run, of the study {study}"
 
 
 def _gain_words(gain: Gain | None) -> str:
@@ -278,6 +306,8 @@ def _advice(
             time=None if times.is_empty() else float(_median(times.to_list())),
             needs=_needs(name),
             lacks=_lacks(name, problem, known),
+            rows=None if tried.is_empty() else (min(tried["rows"]), max(tried["rows"])),
+            studies=sorted(set(tried["study"].to_list())),
         )
         (unusable if entry.lacks else usable).append(entry)
     usable.sort(key=lambda entry: -(entry.accuracy.mean if entry.accuracy else -math.inf))

@@ -112,8 +112,8 @@ _NEW: Final = -1.0
 class GainModel:
     """Predicts gains over plain training, in points, from gains that were observed.
 
-    `parameters`: logarithms of the variances and the length scale as `fitted` returned them, which
-    are then kept; None finds them. `widening`: what standard deviations are multiplied by, so that
+    `parameters`: logarithms of the variances and the length scales, which are then kept; None finds
+    them, from `start` on where that is given. `widening`: what standard deviations are multiplied by, so that
     intervals hold on data sets that were left out.
     """
 
@@ -122,6 +122,7 @@ class GainModel:
         observed: Observed,
         parameters: Sequence[float] | None = None,
         widening: float = 1.0,
+        start: Sequence[float] | None = None,
     ) -> None:
         if not len(observed.points):
             raise ValueError("there is no gain to learn from")
@@ -130,7 +131,7 @@ class GainModel:
         self._method_numbers = _numbers(observed.methods)
         self._data_numbers = _numbers(observed.data)
         self._context_numbers = _numbers(observed.contexts)
-        self._process = self._fit(parameters)
+        self._process = self._fit(parameters, start)
 
     @property
     def parameters(self) -> list[float]:
@@ -158,7 +159,9 @@ class GainModel:
             gains[name] = Gain(float(mean), float(mean - width), float(mean + width))
         return gains
 
-    def _fit(self, parameters: Sequence[float] | None) -> GaussianProcessRegressor:
+    def _fit(
+        self, parameters: Sequence[float] | None, start: Sequence[float] | None
+    ) -> GaussianProcessRegressor:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.gaussian_process import GaussianProcessRegressor
 
@@ -171,8 +174,9 @@ class GainModel:
             rows.append([*problem.features, method_number, data_number, context_number])
         inputs = np.array(rows)
         kernel = gain_kernel(inputs.shape[1] - 3)
-        if parameters is not None:
-            kernel = kernel.clone_with_theta(np.asarray(parameters, dtype=np.float64))
+        first = start if parameters is None else parameters
+        if first is not None:
+            kernel = kernel.clone_with_theta(np.asarray(first, dtype=np.float64))
         process = GaussianProcessRegressor(
             kernel,
             alpha=observed.spread**2,

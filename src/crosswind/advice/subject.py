@@ -19,10 +19,22 @@ if TYPE_CHECKING:
 
     from crosswind.advice.answer import Advice
 
-__all__ = ["SHIFTS", "Subject", "described", "of_store", "of_study", "of_table", "study_with"]
+__all__ = [
+    "ROWS",
+    "SHIFTS",
+    "Subject",
+    "described",
+    "of_store",
+    "of_study",
+    "of_table",
+    "of_two_tables",
+    "study_with",
+]
 
 SHIFTS: Final = ("none", "SC", "LDD", "UDS")
 """Shifts that can be described: none, spurious correlation, low-data drift, unseen data."""
+ROWS: Final[Mapping[str, int]] = {"small": 300, "medium": 3_000, "large": 30_000}
+"""Words for a number of training rows that is only described."""
 TABLES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 """How the name of a table ends."""
 MOST_METHODS: Final = 3
@@ -85,6 +97,55 @@ def of_table(table: str, label: str | None, attribute: str | None, study_folder:
             title = f"{table}, {draft.label.name} with {name}"
             problems[title] = problem_of_counts({name: counts}, kind)
     return Subject(problems, yaml.safe_load(proposal.text))
+
+
+def of_two_tables(train: str, target: str, label: str | None, attribute: str | None) -> Subject:
+    """The problems of training on one table for the rows of another: an attribute each that shifts
+    between them by an audit, or `attribute`. A group that only the target has is missing in training.
+
+    Raises `InputError`, `DataError` for a table that cannot be read, a target without the label, and
+    two tables between which nothing shifts.
+    """
+    from crosswind.proposals.study_file import propose
+    from crosswind.shifts.audit.tables import read_tables
+    from crosswind.shifts.audit.verdicts import judge
+
+    draft = propose(train, label=label).draft
+    tables = read_tables(train, target, draft.label.name)
+    if not tables.labelled:
+        raise InputError("TARGET", f"{target} has no label {draft.label.name!r}")
+    label_column, *columns = tables.columns
+    names = [column.name for column in columns]
+    if attribute is not None and attribute not in names:
+        raise unknown("--attribute", "column of both tables", attribute, names)
+    audits = judge(tables.columns)[0][1:]
+    shifting = [
+        audit.name for audit in audits if any(kind.status == "shift" for kind in audit.verdicts)
+    ]
+    chosen = shifting if attribute is None else [attribute]
+    if not chosen:
+        problem = (
+            f"by an audit no column shifts from {train} to {target}, so there is nothing to choose a"
+            " method for; name a column by --attribute to ask all the same"
+        )
+        raise InputError("TARGET", problem)
+    problems = {}
+    for column in columns:
+        if column.name not in chosen:
+            continue
+        # Only groups that are met: those of the target, and those of training.
+        counts: dict[tuple[str, str], int] = {}
+        for codes, step in (
+            (zip(label_column.target, column.target, strict=True), 0),
+            (zip(label_column.train, column.train, strict=True), 1),
+        ):
+            for class_code, value_code in codes:
+                group = (label_column.values[class_code], column.values[value_code])
+                counts[group] = counts.get(group, 0) + step
+        title = f"{train} to {target}, {draft.label.name} with {column.name}"
+        kind = "pictures" if draft.kind == "images" else draft.kind
+        problems[title] = problem_of_counts({column.name: counts}, kind)
+    return Subject(problems)
 
 
 def of_study(word: str, scale: str | None, settings: Sequence[str]) -> Subject:

@@ -25,6 +25,13 @@ def advise_command(
             help="A table of yours, a study, or the folder of a finished one; or describe a shift.",
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="Beside a table to train on: the table of the rows that it is for.",
+        ),
+    ] = None,
     label: Annotated[
         str | None,
         typer.Option("--label", metavar="COLUMN", help="Of a table: what is to be told."),
@@ -38,8 +45,15 @@ def advise_command(
         typer.Option("--shift", metavar="NAME", help="Describe a shift: none, SC, LDD or UDS."),
     ] = None,
     rows: Annotated[
-        int, typer.Option("--rows", metavar="N", min=2, help="Described: training rows.")
-    ] = 1000,
+        int | None,
+        typer.Option("--rows", metavar="N", min=2, help="Described: training rows; default: 1000."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="SIZE", help="Described: small, medium or large, 300 to 30,000 rows."
+        ),
+    ] = None,
     classes: Annotated[
         int, typer.Option("--classes", metavar="N", min=2, max=1000, help="Described: classes.")
     ] = 2,
@@ -91,7 +105,7 @@ def advise_command(
     The evidence is results of many small studies that Crosswind carries, and of your own stores.
     """
     from crosswind.advice.answer import Known, advise
-    from crosswind.advice.subject import described, study_with
+    from crosswind.advice.subject import described, of_two_tables, study_with
     from crosswind.core.registry import facts
 
     if model is not None:
@@ -100,18 +114,23 @@ def advise_command(
         raise unknown("--groups", "answer", groups, ("known", "unknown"))
     if (what is None) == (shift is None):
         raise InputError("TABLE", "name a table, a study or a store, or describe one by --shift")
+    if target is not None and not _is_table(str(what)):
+        problem = "stands beside a table to train on, which is no study and no description"
+        raise InputError("TARGET", problem)
     if to is not None and to.exists():
         raise InputError("--to", f"{to} is there already; name another file")
     if shift is not None:
         subject = described(
             shift,
             kind=kind,
-            rows=rows,
+            rows=_rows(rows, data),
             classes=classes,
             values=values,
             tie=tie,
             pretrained=pretrained,
         )
+    elif target is not None:
+        subject = of_two_tables(str(what), target, label, attribute)
     else:
         folder = Path() if to is None else to.parent
         subject = _subject_of(str(what), label, attribute, folder, study_name, scale, settings)
@@ -134,6 +153,25 @@ def advise_command(
         typer.echo(f"wrote {to}: crosswind run {to}")
 
 
+def _is_table(word: str) -> bool:
+    from crosswind.advice.subject import TABLES
+
+    return Path(word).suffix.lower() in TABLES
+
+
+def _rows(rows: int | None, data: str | None) -> int:
+    """The described number of training rows, by number or by word."""
+    from crosswind.advice.subject import ROWS
+
+    if data is None:
+        return 1000 if rows is None else rows
+    if data not in ROWS:
+        raise unknown("--data", "size", data, list(ROWS))
+    if rows is not None:
+        raise InputError("--data", f"says {ROWS[data]:,} rows, and --rows {rows:,}; name one")
+    return ROWS[data]
+
+
 def _subject_of(
     what: str,
     label: str | None,
@@ -145,9 +183,9 @@ def _subject_of(
 ) -> Subject:
     """The subject that a word names: a table by its ending, a store by its folder or address, else
     a study."""
-    from crosswind.advice.subject import TABLES, of_store, of_study, of_table
+    from crosswind.advice.subject import of_store, of_study, of_table
 
-    if Path(what).suffix.lower() in TABLES:
+    if _is_table(what):
         return of_table(what, label, attribute, folder)
     if what.startswith("postgresql") or Path(what).is_dir():
         return of_store(what, study_name)
