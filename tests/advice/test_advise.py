@@ -226,7 +226,7 @@ def test_two_tables_are_advised_on_by_what_shifts_between_them(
     assert "by an audit no column shifts" in capsys.readouterr().err
     assert _status(["advise", train, train, "--label", "ill", "--attribute", "ward"]) == 0
     assert "Cramér's V of label and attribute 0.75" in capsys.readouterr().out
-    assert _status(["advise", train, target, "--attribute", "wards"]) == 2
+    assert _status(["advise", train, target, "--label", "ill", "--attribute", "wards"]) == 2
     assert "unknown column of both tables 'wards', did you mean 'ward'?" in capsys.readouterr().err
 
 
@@ -243,12 +243,21 @@ def test_an_answer_names_the_sizes_and_commands_of_its_evidence_and_groups_what_
     for name, line in lines.items():
         rows = evidence.filter(polars.col("method") == name)["rows"]
         if " + " not in line:
-            assert f"{min(rows):,} to {max(rows):,} rows" in line
+            sizes = f"{min(rows):,} to {max(rows):,} rows"
+            assert (sizes if min(rows) < max(rows) else f" {max(rows):,} rows") in line
     commands = text.partition("The commands that made this evidence:\n")[2].splitlines()
     assert "  crosswind run jeon2025/controlled" in commands
     reason = "reads the feature maps of a convolutional model, which mlp is not"
     unusable = [line for line in text.splitlines() if line.endswith(reason)]
     assert len(unusable) == 1 and "pnd" in unusable[0] and "ubnet" in unusable[0]
+
+
+def test_a_model_may_be_named_by_its_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["advise", "--shift", "SC", "--model", "resnet", "--json"]) == 0
+    by_family = capsys.readouterr()
+    assert by_family.err == "--model: resnet is taken as resnet18\n"
+    assert _status(["advise", "--shift", "SC", "--model", "resnet18", "--json"]) == 0
+    assert capsys.readouterr().out == by_family.out
 
 
 def test_a_study_in_which_nothing_can_shift_is_refused(

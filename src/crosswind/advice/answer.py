@@ -190,7 +190,8 @@ class Advice:
             accuracy, worst_group = _gain_words(entry.accuracy), _gain_words(entry.worst_group)
             behind = f"{entry.problems} problems of {entry.data} data sets, {entry.runs} runs"
             if entry.rows is not None:
-                behind += f", {entry.rows[0]:,} to {entry.rows[1]:,} rows"
+                fewest, most = entry.rows
+                behind += f", {most:,} rows" if fewest == most else f", {fewest:,} to {most:,} rows"
             time = "" if entry.time is None else f"x {entry.time:.1f}"
             needs = ", ".join(entry.needs) or "nothing"
             rows.append((entry.method, accuracy, worst_group, entry.verdict, behind, time, needs))

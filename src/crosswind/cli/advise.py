@@ -106,10 +106,9 @@ def advise_command(
     """
     from crosswind.advice.answer import Known, advise
     from crosswind.advice.subject import described, of_two_tables, study_with
-    from crosswind.core.registry import facts
 
     if model is not None:
-        facts("models", model, "--model")
+        model = _registered(model)
     if groups not in ("known", "unknown"):
         raise unknown("--groups", "answer", groups, ("known", "unknown"))
     if (what is None) == (shift is None):
@@ -157,6 +156,21 @@ def _is_table(word: str) -> bool:
     from crosswind.advice.subject import TABLES
 
     return Path(word).suffix.lower() in TABLES
+
+
+def _registered(model: str) -> str:
+    """The registered model of a name, or the first of those whose names begin with it and a number,
+    such as resnet18 of resnet: they take the same methods. Raises `InputError`."""
+    from crosswind.core.registry import facts, listing
+
+    names = [entry.name for entry in listing("models")]
+    family = [name for name in names if name.removeprefix(model).isdigit() and name != model]
+    if model not in names and family:
+        first = min(family, key=lambda name: (len(name), name))
+        typer.echo(f"--model: {model} is taken as {first}", err=True)
+        return first
+    facts("models", model, "--model")
+    return model
 
 
 def _rows(rows: int | None, data: str | None) -> int:
