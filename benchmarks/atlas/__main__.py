@@ -17,7 +17,7 @@ command trains the rest. `tables` does the same with the real tables of
 benchmarks/results/own-tables.json that FOLDER holds. `add` adds finished studies
 of other stores. `earlier` adds the tables of benchmarks/results, whose stores are not kept: their
 training rows are counted by planning their studies again. `judge` leaves every data set out in turn
-and writes validation.json: coverage of the intervals, what they are widened by, and what the first
+and writes validation.json: coverage of the intervals, what they are multiplied by, and what the first
 choice gains over plain training and over groupdro. `page` writes what docs/guides/choosing-a-method.md
 says from the evidence. `beside` compares advice on real tables with whole studies of them.
 """
@@ -280,14 +280,14 @@ def judge() -> None:
 
 
 def widening_of(errors: Sequence[np.ndarray]) -> float:
-    """The least factor, at least 1, by which intervals of `LEVEL` must be widened to hold that share of
-    the gains. `errors`: standardised, float64 [rows] of each data set; data sets weigh alike."""
+    """The factor on intervals of `LEVEL` at which they hold that share of the gains; below 1 where they
+    held more. `errors`: standardised, float64 [rows] of each data set; data sets weigh alike."""
     values = np.concatenate([np.abs(rows) for rows in errors])
     weights = np.concatenate([np.full(len(rows), 1 / len(rows)) for rows in errors])
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
     quantile = float(values[order][min(np.searchsorted(reached, LEVEL), len(values) - 1)])
-    return max(1.0, quantile / float(stats.norm.ppf(0.5 + LEVEL / 2)))
+    return quantile / float(stats.norm.ppf(0.5 + LEVEL / 2))
 
 
 def _share_within(errors: np.ndarray, widening: float) -> float:

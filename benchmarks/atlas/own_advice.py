@@ -13,7 +13,7 @@ import yaml
 from benchmarks.atlas.tables import LABELS, STUDIED, table_study
 
 from crosswind.advice.answer import Advice, advise
-from crosswind.advice.evidence import origin_of, problems_of_plan
+from crosswind.advice.evidence import METRICS, origin_of, problems_of_plan
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import load_study
 
@@ -80,13 +80,17 @@ def beside_studies(
             of_helped = [
                 entry for entry in advice.methods if helped and entry.method == helped["method"]
             ]
-            gain = getattr(of_helped[0], helped["metric"]) if helped and of_helped else None
             yield {
                 "table": name,
                 "label": study[0]["label"],
                 "attribute": attribute,
                 "study": helped,
-                "expected": gain and [round(gain.mean, 1), round(gain.low, 1), round(gain.high, 1)],
+                "expected": {
+                    metric: [round(gain.mean, 1), round(gain.low, 1), round(gain.high, 1)]
+                    for entry in of_helped
+                    for metric in METRICS
+                    if (gain := getattr(entry, metric)) is not None
+                },
                 "advice": advice.answer,
                 "agreement": agreement(advice, helped),
             }
@@ -95,8 +99,9 @@ def beside_studies(
 def in_markdown(rows: list[dict[str, Any]]) -> str:
     """The table of the atlas' README."""
     lines = [
-        "| table, label with attribute | what the study found to help | expected here | advice |",
-        "|---|---|---|---|",
+        "| table, label with attribute | what the study found to help | expected accuracy of it |"
+        " expected worst group | advice |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
         helped = row["study"]
@@ -106,10 +111,9 @@ def in_markdown(rows: list[dict[str, Any]]) -> str:
             found = (
                 f"{helped['method']}: {of} +{helped['points']} [{helped['low']}, {helped['high']}]"
             )
-        expected = ""
-        if row["expected"]:
-            mean, low, high = row["expected"]
-            expected = f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
-        what = f"{row['table']}, {row['label']} with {row['attribute']}"
-        lines.append(f"| {what} | {found} | {expected} | {row['agreement']} |")
+        cells = [f"{row['table']}, {row['label']} with {row['attribute']}", found]
+        for metric in METRICS:
+            bounds = row["expected"].get(metric)
+            cells.append("{:+.1f} [{:+.1f}, {:+.1f}]".format(*bounds) if bounds else "")
+        lines.append(f"| {' | '.join([*cells, row['agreement']])} |")
     return "\n".join(lines)

@@ -238,15 +238,15 @@ def _sentences(sure: Sequence[GainOverData]) -> list[str]:
     for shift in SHIFTS:
         words = []
         for metric in METRICS:
-            of = "accuracy" if metric == "accuracy" else "in the worst group"
-            for verb, sign in (("gain", 1), ("lose", -1)):
+            of = "accuracy" if metric == "accuracy" else "the worst group"
+            for change, sign in (("gain in", 1), ("loss in", -1)):
                 names = [
                     f"`{gain.method}`"
                     for gain in sorted(sure, key=lambda gain: -abs(gain.mean))
                     if (gain.shift, gain.metric) == (shift, metric) and sign * gain.mean > 0
                 ]
                 if names:
-                    words.append(f"{', '.join(names)} {verb} {of}")
+                    words.append(f"{change} {of}: {', '.join(names)}")
         lines.append(f"* **{shift}**: {'; '.join(words) or 'no gain or loss is told from chance'}.")
     return lines
 

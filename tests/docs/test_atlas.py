@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
+import numpy as np
 import polars
 import pytest
 from benchmarks.atlas import page
+from benchmarks.atlas.__main__ import Part, widening_of
+from benchmarks.atlas.own_advice import ADVISED, agreement, in_markdown, what_helped
+from benchmarks.atlas.tables import STUDIED
 from scipy import stats
 
-from crosswind.advice.evidence import COLUMNS, empty_evidence, shipped_evidence
+from crosswind.advice.answer import Advice, MethodAdvice, Validation
+from crosswind.advice.evidence import COLUMNS, empty_evidence, problem_of_row, shipped_evidence
+from crosswind.advice.gains import Gain
+from crosswind.core.errors import InputError
+from crosswind.studies.spec import load_study
 
 
 def row(data: str, gain: float, **changed: Any) -> dict[str, Any]:
@@ -104,3 +113,64 @@ def test_a_kind_of_shift_is_what_the_training_rows_show(
     changed: dict[str, float], shift: str
 ) -> None:
     assert page.shift_of(row("a", 0.0, **changed)) == shift
+
+
+def test_intervals_are_multiplied_until_they_hold_their_share_and_data_sets_weigh_alike() -> None:
+    # 100 gains of one data set, 2 of another: nine tenths of the weight lie below the second's larger.
+    many, few = np.linspace(0.01, 1.0, 100), np.array([0.5, 3.0])
+    assert widening_of([many]) == pytest.approx(0.9 / stats.norm.ppf(0.95))
+    assert widening_of([many, few]) == pytest.approx(3.0 / stats.norm.ppf(0.95))
+    assert widening_of([-many]) == widening_of([many])
+
+
+def test_a_part_of_a_study_leaves_methods_out_that_have_no_shift_in_it() -> None:
+    study = load_study("benchmarks/atlas/pictures.yaml", None, [])
+    assert Part().settings(study) == []
+    settings = Part([], ["unseen"], seeds=2, rates=1).settings(study)
+    assert settings[:2] == ["seeds=2", "training.lr=[0.003]"]
+    assert "methods.irm=null" in settings and "shifts.tie-98=null" in settings
+    assert not [word for word in settings if word.startswith("methods.groupdro")]
+    part = load_study("benchmarks/atlas/pictures.yaml", None, settings)
+    assert list(part.shifts) == ["unseen"] and "irm" not in part.methods
+    with pytest.raises(InputError, match="--shifts: unknown name of the study 'tie'"):
+        Part([], ["tie"]).settings(study)
+
+
+@pytest.mark.parametrize(
+    ("helped", "verdict", "word"),
+    [
+        ("groupdro", 8.0, "agrees"),
+        ("groupdro", 0.0, "cannot tell"),
+        ("groupdro", -8.0, "contradicts"),
+        (None, 8.0, "contradicts"),
+        (None, 0.0, "agrees"),
+    ],
+)
+def test_advice_agrees_with_a_study_or_contradicts_it(
+    helped: str | None, verdict: float, word: str
+) -> None:
+    problem = problem_of_row(row("a", 0.0))
+    gain = Gain(verdict, verdict - 5, verdict + 5)
+    entry = MethodAdvice("groupdro", gain, None, problems=1, data=1, runs=1, time=None, needs=[])
+    advice = Advice("a", problem, [entry], [], Validation())
+    answer = "What helps: groupdro wins 17 points of accuracy [16, 19]." if helped else "Nothing."
+    found = what_helped(answer)
+    assert (found and found["method"]) == helped
+    if found:
+        assert (found["metric"], found["points"], found["low"]) == ("accuracy", 17, 16)
+    assert agreement(advice, found) == word
+
+
+def test_the_tables_of_real_studies_beside_advice_are_those_of_the_record() -> None:
+    record = json.loads(ADVISED.read_text(encoding="utf-8"))
+    rows = record["tables"]
+    readme = (page.ROOT / "benchmarks" / "atlas" / "README.md").read_text(encoding="utf-8")
+    assert in_markdown(rows) in readme
+    assert len({one["table"] for one in rows}) >= 8
+    studied = {
+        (one["table"], one["attribute"]): one["answer"]
+        for one in json.loads(STUDIED.read_text(encoding="utf-8"))["tables"]
+    }
+    for one in rows:
+        assert one["study"] == what_helped(studied[one["table"], one["attribute"]])
+        assert one["agreement"] in ("agrees", "cannot tell")

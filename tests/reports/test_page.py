@@ -3,6 +3,7 @@ that nothing leaves it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.speed import report_page
 from benchmarks.speed.report_page import opened, synthetic_store
 
 from crosswind.cli.main import _status
@@ -80,6 +82,18 @@ def store(tmp_path_factory: Any) -> Path:
     (out / "report.html").unlink()
     assert _status(["report", str(out)]) == 0
     return out
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: Any) -> Iterator[Path]:
+    """A store of 40 methods on 100 classes, as if it had been run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("DATA", 1), ("SHIFTS", 2), ("METHODS", 40), ("SEEDS", 3)):
+            patch.setattr(report_page, name, value)
+        patch.setattr(report_page, "CLASSES", 100)
+        out = synthetic_store(tmp_path_factory.mktemp("many") / "out", 240)
+    assert _status(["report", str(out)]) == 0
+    yield out
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +310,33 @@ def test_a_page_that_cannot_be_written_does_not_take_the_tables(
         and "--page" in printed.err
         and "Traceback" not in printed.err
     )
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_page_of_100_classes_and_40_methods_can_be_read(
+    browser: Any, many: Path, width: int, scheme: str
+) -> None:
+    page, complaints = look(browser, many, width, scheme)
+    for selector in (".question", ".said", ".next", "figure.answer table"):
+        box = page.locator(selector).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 900, selector
+    # The rows that the picture leaves out are said to be below.
+    assert page.locator("section.head .picture tbody tr").count() == 2 * (1 + 4)
+    assert "70 more rows stand below" in page.locator("section.head").inner_text()
+    boxes = [one.bounding_box() for one in page.locator("section.head .axis > span").all()]
+    assert len(boxes) >= 2 * 3
+    for left, right in itertools.pairwise(boxes):
+        assert left["x"] + left["width"] <= right["x"], "numbers of the axes overlap"
+    open_groups(page)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    table = page.locator('table[data-table^="accuracy-"]').first
+    names = [row.inner_text().strip() for row in table.locator("tbody tr > th").all()]
+    assert len(names) == 40 and len(set(names)) == 40
+    assert (many / "report.html").stat().st_size < 2_000_000
+    assert complaints == []
+    page.context.close()
 
 
 # -- the first screen ------------------------------------------------------------------------------

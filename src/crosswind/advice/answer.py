@@ -81,9 +81,10 @@ class Validation:
         judged = f"On {self.data} data sets left out in turn, the first choice gained"
         if self.beats_plain and self.beats_groupdro:
             return f"{judged} {plain} over plain training and {groupdro} over groupdro."
+        better = "better than plain training, but " if self.beats_plain else ""
         return (
-            f"{judged} {plain} over plain training and {groupdro} over groupdro: it is not shown to"
-            " choose better than a rule of thumb, so read the evidence rather than the order."
+            f"{judged} {plain} over plain training and {groupdro} over groupdro: it is {better}not shown"
+            " to choose better than a rule of thumb, so read the evidence rather than the order."
         )
 
 

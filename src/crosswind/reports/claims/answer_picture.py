@@ -248,6 +248,8 @@ class _Scale:
         return [
             (self.at(point / 100), f"{point:+d}".replace("-", MINUS) if point else "0")
             for point in points
+            # On a narrow screen the numbers of the ends would run into those of the next strip.
+            if abs(point) < 100
         ]
 
 
