@@ -606,7 +606,7 @@ def numbers_in(tables: list[tuple[str, Rows]]) -> int:
     )
 
 
-ALL_ROWS = ("rank-test-", "variance-", "beats-", "pairs-", "tuning-")
+ALL_ROWS = ("rank-test-", "variance-", "beats-", "pairs-", "tuning-", "by-")
 ALL_ROWS_TITLES = ("Ranks over data sets", "What the variance of accuracies")
 """One of these is the first of them in text."""
 
@@ -625,7 +625,7 @@ def check(out: Path, printed: str) -> int:
         "actions",
         "each-run",
         f"cells-{next(iter(raw.resolved['data']))}-",
-        # Of all rows of a study together, recomputed in test_conclusions.py.
+        # Of all rows of a study together, recomputed in test_conclusions.py and test_setting_curves.py.
         *ALL_ROWS,
     )
     reader.named_tables = [

@@ -69,6 +69,7 @@ from crosswind.reports.scores.families import (
     rank_by_seed_table,
 )
 from crosswind.reports.scores.results import Place
+from crosswind.reports.scores.setting_curves import setting_figure
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import (
@@ -520,9 +521,11 @@ def _conclusions(study: StudyRecord) -> Section:
     for concluded in study.conclusions[:MOST_CONCLUDED]:
         tables = list(concluded.tables)
         group = Group(_place_heading(study, concluded.place), open=not groups)
+        curves = [(setting_figure(curve), f"by-{curve.setting}-") for curve in concluded.curves]
         for figure, kind in (
             (critical_difference_diagram(concluded), "rank-test-"),
             (variance_bar(concluded), "variance-"),
+            *curves,
         ):
             table = next((table for table in tables if table.name.startswith(kind)), None)
             if figure is not None and table is not None:
@@ -538,8 +541,8 @@ def _conclusions(study: StudyRecord) -> Section:
             groups.append(group)
     intro = [
         "All methods and architectures side by side: whether they differ in rank over data sets and"
-        " seeds, what the variance of accuracies is of, how often one beats another, and how much of"
-        " a gain is tuning."
+        " seeds, what the variance of accuracies is of, how often one beats another, how much of a"
+        " gain is tuning, and how accuracy follows a setting."
     ]
     left_out = len(study.conclusions) - MOST_CONCLUDED
     if left_out > 0:

@@ -1,6 +1,6 @@
 """The conclusions of all rows of a study together: whether they differ in rank and which do, and
-what the variance of scores is of. They also say how often a row beats the reference, and how much
-of its gain is tuning."""
+what the variance of scores is of. They also say how often a row beats the reference, how much of
+its gain is tuning, and how its accuracy follows a setting."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from crosswind.reports.charts import Figure, chart, layer, named_colour, number,
 from crosswind.reports.scores.notes import STOPPED_NOTE
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 from crosswind.reports.scores.row_views import RowView, Values, row_views
+from crosswind.reports.scores.setting_curves import SettingCurve, setting_curves, setting_table
 from crosswind.reports.tables import Cell, ReportTable, slug
 
 MOST_PAIRS = 30
@@ -59,6 +60,11 @@ class Conclusions:
         return variance_shares(self.view.scores())
 
     @cached_property
+    def curves(self) -> list[SettingCurve]:
+        """Accuracy against each setting that is a number."""
+        return setting_curves(self.view)
+
+    @cached_property
     def tables(self) -> list[ReportTable]:
         """Every table that there is."""
         tables = (
@@ -67,6 +73,7 @@ class Conclusions:
             beats_table(self),
             pair_table(self),
             tuning_table(self),
+            *map(setting_table, self.curves),
         )
         return [table for table in tables if table is not None]
 
