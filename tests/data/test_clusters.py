@@ -218,6 +218,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"k": 250, "within": "label"},
         r"clusters\.k: 250 clusters cannot be found in \d+ rows of 'a'",
     ),
+    "another word for k": ({"k": "silhouete"}, r"clusters\.k: must be a whole number .* or silhou"),
+    "one at most": (
+        {"k": "silhouette", "max_k": 1},
+        r"clusters\.max_k: must be a whole number of at least 2, not 1",
+    ),
+    "order": (
+        {"order": "sizes"},
+        r"clusters\.order: unknown order 'sizes', did you mean 'size'\?",
+    ),
     "starts": ({"starts": 0}, r"clusters\.starts: must be a whole number of at least 1, not 0"),
     "components": (
         {"components": 3},
@@ -327,3 +336,61 @@ def test_a_bad_file_is_one_sentence_that_names_it(tmp_path: Path, name: str) -> 
         with_clusters(data()[0], path, 4)
     assert isinstance(caught.value, DataError)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def on_a_line(sizes: tuple[int, ...] = (60, 90, 30)) -> tuple[AttributedDataset, np.ndarray]:
+    """Heaps at 0, 10 and 40 on a line in the plane, of these sizes."""
+    place = np.repeat([0.0, 10.0, 40.0], sizes)
+    spread = np.random.default_rng(0).normal(0, 0.3, (len(place), 2))
+    table = AttributeTable((Attribute("label", ("a",)),), np.zeros((1, len(place)), np.uint8))
+    return AttributedDataset("line", table), np.stack([place, place], axis=1) + spread
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("order", "places"),
+    [("size", [10, 0, 40]), ("distance", [10, 0, 40]), ("component", [0, 10, 40])],
+)
+def test_clusters_are_numbered_by_a_rule(order: str, places: list[int], sign: int) -> None:
+    """The mean of the centres is at 16.7; along the component the end of 60 rows comes before that
+    of 30, whichever way the features point."""
+    dataset, features = on_a_line()
+    found = codes(with_clusters(dataset, sign * features, 3, order=order))
+    centres = [features[found == code].mean() for code in range(3)]
+    assert np.round(centres).tolist() == places
+
+
+@pytest.mark.parametrize("order", ["size", "distance", "component"])
+def test_the_rule_and_not_the_beginnings_number_clusters(order: str) -> None:
+    dataset, features = on_a_line((50, 50, 50))
+    first = codes(with_clusters(dataset, features, 3, order=order))
+    for seed in range(1, 6):
+        assert np.array_equal(
+            codes(with_clusters(dataset, features, 3, order=order, seed=seed)), first
+        )
+
+
+@pytest.mark.parametrize("heaps", [2, 3, 5])
+def test_the_silhouette_finds_as_many_clusters_as_there_are_heaps(heaps: int) -> None:
+    place = np.repeat(np.arange(heaps), 40)
+    angle = 2 * np.pi * place / heaps
+    features = 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    features += np.random.default_rng(1).normal(0, 0.3, features.shape)
+    table = AttributeTable((Attribute("label", ("a",)),), np.zeros((1, len(place)), np.uint8))
+    clustered = with_clusters(AttributedDataset("line", table), features, "silhouette", max_k=7)
+    assert len(clustered.attribute("cluster").values) == heaps
+    assert len(set(zip(place.tolist(), codes(clustered).tolist(), strict=True))) == heaps
+    few = with_clusters(AttributedDataset("line", table), features, "silhouette", max_k=2)
+    assert len(few.attribute("cluster").values) == 2
+
+
+def test_pixels_are_features() -> None:
+    digits = crosswind.load("digits", size=8)
+    by_pixels = with_clusters(digits, "pixels", 3)
+    pixels = digits.inputs(np.arange(digits.n_base)).reshape(digits.n_base, -1) / np.float32(255)
+    assert np.array_equal(codes(by_pixels), codes(with_clusters(digits, pixels, 3)))
+    table = AttributeTable((Attribute("label", ("a",)),), np.zeros((1, 4), np.uint8))
+    with pytest.raises(
+        InputError, match=r"clusters.features: 'pixels' are of images, and data set"
+    ):
+        with_clusters(AttributedDataset("line", table), "pixels", 2)

@@ -78,6 +78,36 @@ def test_sides_may_be_shifts_of_the_same_rows() -> None:
     assert judgement.better == "all 2 rows under SC, none" and judgement.cases == 4
 
 
+def test_gaps_are_compared_as_differences_of_differences() -> None:
+    """SC costs erm nothing and irm -0.08, -0.10, -0.06: worked by hand, seed by seed."""
+    cost = {"shift": "none", "minus": {"shift": "SC"}}
+    claimed = over(better={"methods": "erm", **cost}, than={"methods": "irm", **cost})
+    (judgement,) = judged(TWO, claimed)
+    expected = {0: 0.08, 1: 0.10, 2: 0.06}
+    assert judgement.tested.differences == pytest.approx(expected)
+    assert judgement.better == "erm under none less erm under SC"
+    assert judgement.hypothesis == (
+        "the mean of erm under none less erm under SC is not above that of irm under none less irm"
+        " under SC"
+    )
+    # Written the other way round, as gains of irm under either shift.
+    gain = {"methods": "irm", "minus": {"methods": "erm"}}
+    turned = over(better={**gain, "shift": "SC"}, than={**gain, "shift": "none"})
+    assert judged(TWO, turned)[0].tested.differences == pytest.approx(expected)
+    (beyond,) = judged(TWO, over(better=claimed["better"], than=claimed["than"], by=0.05))
+    assert beyond.value == pytest.approx(judgement.value - 0.05)
+
+
+def test_a_gap_of_which_one_part_was_not_run_has_no_verdict() -> None:
+    cost = {"shift": "none", "minus": {"shift": "SC"}}
+    claimed = over(better={"methods": "erm", **cost}, than={"methods": "irm", **cost})
+    waits = [*TWO[:-2], *run("irm", 2, 0.0, shift="none", status="pending")]
+    (judgement,) = judged(waits, claimed)
+    assert judgement.waits and judgement.verdict == NOT_RUN and judgement.value is None
+    (judgement,) = judged(TWO[:-2], claimed)
+    assert sorted(judgement.tested.differences) == [0, 1], "the seed without a part is left out"
+
+
 def test_changes_are_in_percent_of_the_reference_of_the_same_case() -> None:
     (judgement,) = judged(TWO, over(better="irm", relative=True, shift="SC"))
     assert judgement.tested.differences[0] == pytest.approx(100 * (0.70 / 0.60 - 1))

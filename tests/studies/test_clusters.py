@@ -155,3 +155,44 @@ def test_features_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:
         ),
     ):
         planned(path)
+
+
+@pytest.mark.parametrize(("scale", "runs"), [("tiny", 32), ("digits", 60)])
+def test_groups_of_clusters_are_tested_on_clusters_that_no_run_trained_on(
+    scale: str, runs: int
+) -> None:
+    plan = make_plan(load_study("jeon2025/clusters", scale))
+    assert len(plan.runs) == runs
+    groups = {"group-1": "03", "group-2": "13", "group-3": "04", "group-4": "14"}
+    drawn = {draw.shift: draw for draw in plan.draws}
+    assert drawn.keys() == groups.keys()
+    for shift, clusters in groups.items():
+        trained = {cell.split("cluster=")[1][0] for cell in drawn[shift].cells}
+        assert trained == set(clusters)
+    (set_of_law,) = {str(plan.study.sets["test"].law)}
+    assert "[2, 5]" in set_of_law or "2, 5" in set_of_law
+
+
+def test_a_missing_copy_and_missing_features_are_named_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
+    with pytest.raises(
+        CrosswindError,
+        match=r"crosswind prepare celeba .*; data.celeba.clusters.features: there is no file"
+        r" 'dinov2.npy' either",
+    ):
+        make_plan(load_study("jeon2025/clusters"))
+
+
+def test_settings_of_clusters_that_are_newer_are_in_no_key_until_they_are_set(
+    tmp_path: Path,
+) -> None:
+    (plain,) = of_kind(planned(write(tmp_path / "one")), "fit")
+    values = plain.spec["data"]["d"]["clusters"]
+    assert values.keys() & {"order", "max_k"} == set()
+    same = {"order": "size", "max_k": 10}
+    (written,) = of_kind(planned(write(tmp_path / "two", clusters=same)), "fit")
+    assert written.key == plain.key
+    (ordered,) = of_kind(planned(write(tmp_path / "three", clusters={"order": "distance"})), "fit")
+    assert ordered.key != plain.key

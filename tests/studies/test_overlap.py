@@ -27,7 +27,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
-    "jeon2025": {"cost", "finetuned", "prompts", "real-world"},
+    "jeon2025": {"clusters", "cost", "features", "finetuned", "prompts", "real-world"},
     "ng2022": {
         "ablations",
         "across-domains",
@@ -52,6 +52,7 @@ ELSEWHERE = {
     "wiles2022": {
         "camelyon17",
         "dataset-size",
+        "in-distribution-selection",
         "label-noise",
         "lowdata",
         "randaugment-parts",

@@ -23,6 +23,9 @@ METHODS = {
 }
 
 
+GAP = {"shift": "SC", "minus": {"shift": "none"}}
+
+
 def study(*claims: Any, **fields: Any) -> Study:
     return study_from({**STUDY, **fields, "claims": list(claims)}, where="s.yaml")
 
@@ -76,6 +79,38 @@ def test_the_form_of_a_claim_over_cases(claim: dict[str, Any], says: str) -> Non
         ),
         ({**MEAN, "better": {"family": "augmentation"}}, "claims.0.better.family: unknown family"),
         ({**MEAN, "than": {"methods": "mixed", "shift": "SC"}}, "claims.0.than: is the same side"),
+        (
+            {**MEAN, "better": {**GAP, "methods": "erm"}},
+            "claims.0.than: needs a minus too: a gap is compared with another gap",
+        ),
+        (
+            {**MEAN, "better": {**GAP, "methods": "erm"}, "than": {**GAP, "methods": "erm"}},
+            "claims.0.than: is the same side",
+        ),
+        (
+            {
+                **MEAN,
+                "better": {**GAP, "methods": "erm"},
+                "than": {"methods": "erm", "shift": "SC", "minus": {"shift": "SC"}},
+            },
+            "claims.0.than.minus: is the same rows as its side's",
+        ),
+        (
+            {**MEAN, "better": {**GAP, "minus": {"shift": "sC"}}, "than": GAP},
+            "claims.0.better.minus.shift: unknown shift 'sC', did you mean 'SC'?",
+        ),
+        (
+            {
+                **MEAN,
+                "better": {"methods": "erm", "minus": {"methods": "mixed"}, "shift": "none"},
+                "than": {**GAP, "methods": "erm"},
+            },
+            "claims.0.better.minus: is about no run of this study",
+        ),
+        (
+            {"text": "more", "test": "share", "better": {**GAP, "methods": "erm"}},
+            "claims.0.better.minus: is not for the test share",
+        ),
         ({**MEAN, "rule": "best-target"}, "claims.0.rule: unknown selection rule of this study"),
         ({**ORDER}, "claims.0.along: must name three or more conditions of one kind"),
         ({**ORDER, "along": {"shift": ["none", "SC"]}}, "claims.0.along: must name three or more"),

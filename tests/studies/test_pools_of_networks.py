@@ -139,7 +139,7 @@ FIGURE_5 = [
 
 
 @pytest.mark.parametrize(
-    ("scale", "networks"), [("tiny", 8), ("small", 24), (None, 48), ("paper", 48)]
+    ("scale", "networks"), [("tiny", 8), ("small", 12), (None, 48), ("paper", 48)]
 )
 def test_twelve_transforms_are_twelve_neighbourhoods_of_the_same_networks(
     numbers: Path, scale: str | None, networks: int

@@ -9,10 +9,11 @@ import pytest
 import yaml
 from tests.data import wild_files as wild
 from tests.data.picture_files import written
+from tests.studies.plans import of_kind
 
 from crosswind.cli.main import _status
 from crosswind.storage.store import Store
-from crosswind.studies.plan import make_plan
+from crosswind.studies.plan import make_plan, plan_of
 from crosswind.studies.spec import load_study
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies" / "wiles2022"
@@ -272,3 +273,15 @@ def test_prepared_sets_of_wilds_are_trained_on(
     ), capsys.readouterr()
     with Store.open(out) as store:
         assert [run["status"] for run in store.runs(f"wiles2022/{name}")] == ["finished"] * 4
+
+
+@pytest.mark.parametrize("scale", ["tiny", "small"])
+def test_selection_in_distribution_trains_nothing_again(scale: str) -> None:
+    """The runs are those of wiles2022/unseen, key by key; only the rule differs."""
+    unseen, again = (
+        plan_of(f"wiles2022/{name}", scale) for name in ("unseen", "in-distribution-selection")
+    )
+    keys = [{job.key for job in of_kind(plan, "fit")} for plan in (unseen, again)]
+    assert keys[0] == keys[1]
+    assert len(keys[0]) >= len(again.runs) > 30, "jtt's first networks are beside the runs"
+    assert list(again.study.selection) == ["best-id"]

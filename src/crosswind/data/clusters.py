@@ -20,6 +20,13 @@ from crosswind.data.dataset import AttributedDataset
 
 ALGORITHMS = ("kmeans", "minibatch")
 SCALES = ("none", "standard", "unit")
+ORDERS = ("size", "component", "distance")
+SILHOUETTE = "silhouette"
+"""In the place of a number of clusters: the one with the highest mean silhouette."""
+PIXELS = "pixels"
+"""In the place of a file of features: the pixels of the images, in [0, 1]."""
+_SAMPLED = 2000  # rows that a silhouette is taken over: it takes the distances of all pairs
+_MOST_NUMBERS = 1 << 28  # of pixels held at once: a gigabyte as 32-bit floats
 LARGEST = 1e15  # a sum of squares of larger numbers would leave the range of 32-bit floats
 
 
@@ -27,7 +34,12 @@ LARGEST = 1e15  # a sum of squares of larger numbers would leave the range of 32
 class Clustering:
     """How rows are clustered.
 
-    `k`: clusters, at least 2. `algorithm`: `kmeans` (Lloyd, from `starts` k-means++ beginnings, the
+    `k`: clusters, at least 2, or `silhouette`: of 2 to `max_k` the number with the highest mean
+    silhouette (Rousseeuw 1987) over at most 2,000 of the rows that centres are found on, the least
+    of equal ones. `order`: how clusters are numbered. `size`: the largest of all rows first, of
+    equal ones that of the earlier row. `component`: along the first principal component of the
+    centres, from the end at which the larger cluster lies. `distance`: the centre nearest to the
+    mean of all centres first. `algorithm`: `kmeans` (Lloyd, from `starts` k-means++ beginnings, the
     best by inertia) or `minibatch`, faster on many rows. `scale`: `standard` gives every feature
     mean 0 and variance 1, `unit` every row length 1, so that k-means goes by the cosine.
     `components`: of a principal component analysis after that, None for none. Scaling and
@@ -35,17 +47,20 @@ class Clustering:
     `InputError`, which names the setting after `field`.
     """
 
-    k: int
+    k: int | str
     algorithm: str = "kmeans"
     scale: str = "none"
     components: int | None = None
     starts: int = 3
     seed: int = 0
     field: str = "clusters"
+    order: str = "size"
+    max_k: int = 10
 
     def __post_init__(self) -> None:
         least = {
-            "k": 2,
+            **({} if self.k == SILHOUETTE else {"k": 2}),
+            "max_k": 2,
             "starts": 1,
             "seed": 0,
             **({} if self.components is None else {"components": 1}),
@@ -54,13 +69,17 @@ class Clustering:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
                 field = f"{self.field}.{name}"
+                rule = f" or {SILHOUETTE}" if name == "k" and isinstance(value, str) else ""
                 raise InputError(
-                    field, f"must be a whole number of at least {low}, not {shown(value)}"
+                    field, f"must be a whole number of at least {low}{rule}, not {shown(value)}"
                 )
-        if self.k > MOST_VALUES:
-            problem = f"an attribute has at most {MOST_VALUES:,} values, not {self.k:,}"
-            raise InputError(f"{self.field}.k", problem)
-        for name, choices in (("algorithm", ALGORITHMS), ("scale", SCALES)):
+        for name in ("k", "max_k"):
+            number = getattr(self, name)
+            if number != SILHOUETTE and number > MOST_VALUES:
+                problem = f"an attribute has at most {MOST_VALUES:,} values, not {number:,}"
+                raise InputError(f"{self.field}.{name}", problem)
+        choices_by_name = {"algorithm": ALGORITHMS, "scale": SCALES, "order": ORDERS}
+        for name, choices in choices_by_name.items():
             if getattr(self, name) not in choices:
                 word = getattr(self, name)
                 raise unknown(f"{self.field}.{name}", name, word, choices)
@@ -72,8 +91,7 @@ class Clustering:
         fitted: NDArray[np.bool_] | None = None,
         names: Sequence[str] = (),
     ) -> NDArray[np.int64]:
-        """The cluster of every row: int64 [n], each in [0, k); 0 is the largest of all rows, then
-        by size, then by first row.
+        """The cluster of every row: int64 [n], each in [0, k), numbered by `order`.
 
         `features`: numbers [n, d], all finite. `within`: codes [n] of an attribute (`names` its
         values), whose values are clustered apart and numbered apart. `fitted`: bool [n], the rows
@@ -85,7 +103,7 @@ class Clustering:
         codes = np.zeros(len(features), dtype=np.int64)
         if fitted is None:
             fitted = np.ones(len(features), dtype=bool)
-        self._refuse_few(fitted, "")
+        self._refuse_few(fitted, "", 2 if isinstance(self.k, str) else self.k)
         # Several threads add up in no fixed order, which now and then moves a row between two
         # centres.
         with threadpool_limits(limits=1):
@@ -125,35 +143,77 @@ class Clustering:
     def _clustered(
         self, points: NDArray[Any], fitted: NDArray[np.bool_], value: str
     ) -> NDArray[np.int64]:
-        from sklearn.cluster import KMeans, MiniBatchKMeans
-        from sklearn.exceptions import ConvergenceWarning
-
-        self._refuse_few(fitted, value)
-        kind = KMeans if self.algorithm == "kmeans" else MiniBatchKMeans
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # of fewer different rows than clusters, which ends below
-            random_state = self._state("centres")
-            fit = kind(self.k, n_init=self.starts, random_state=random_state).fit(points[fitted])
+        k = self._number(points[fitted], value) if isinstance(self.k, str) else self.k
+        self._refuse_few(fitted, value, k)
+        fit = self._fit(points[fitted], k)
         codes = fit.predict(points)
-        counts = np.bincount(codes, minlength=self.k)
+        counts = np.bincount(codes, minlength=k)
         if not counts.all():
             advice = "take a smaller k, or kmeans"
             if self.algorithm == "kmeans":
                 advice = "take a smaller k"
-            problem = (
-                f"only {(counts > 0).sum()} of {self.k} clusters have a row{_of(value)}: {advice}"
-            )
+            problem = f"only {(counts > 0).sum()} of {k} clusters have a row{_of(value)}: {advice}"
             raise InputError(f"{self.field}.k", problem)
         first = np.unique(codes, return_index=True)[1]
-        rank = np.empty(self.k, dtype=np.int64)
-        rank[np.lexsort((first, -counts))] = np.arange(self.k)
+        rank = np.empty(k, dtype=np.int64)
+        rank[self._numbered(fit.cluster_centers_, counts, first)] = np.arange(k)
         return rank[codes]
 
-    def _refuse_few(self, fitted: NDArray[np.bool_], value: str) -> None:
-        if fitted.sum() < self.k:
-            problem = f"{self.k:,} clusters cannot be found in {fitted.sum():,} rows{_of(value)}"
+    def _fit(self, points: NDArray[Any], k: int) -> Any:
+        from sklearn.cluster import KMeans, MiniBatchKMeans
+        from sklearn.exceptions import ConvergenceWarning
+
+        kind = KMeans if self.algorithm == "kmeans" else MiniBatchKMeans
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # of fewer different rows than clusters, which is refused
+            random_state = self._state("centres")
+            return kind(k, n_init=self.starts, random_state=random_state).fit(points)
+
+    def _numbered(
+        self, centres: NDArray[Any], counts: NDArray[np.int64], first: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The clusters in the order in which they are numbered."""
+        by_size = np.lexsort((first, -counts))
+        if self.order == "size":
+            return by_size
+        apart = centres - centres.mean(axis=0)
+        # Rounded, so that clusters that are as far by the last bits keep the order of their sizes.
+        if self.order == "distance":
+            positions = np.linalg.norm(apart, axis=1)
+        else:
+            _, _, axes = np.linalg.svd(apart, full_matrices=False)
+            positions = apart @ axes[0]
+            # Equal ends in the order of their sizes, then of their rows.
+            ends = (int(positions.argmin()), int(positions.argmax()))
+            if next(int(code) for code in by_size if code in ends) == ends[1]:
+                positions = -positions
+        scale = float(np.abs(positions).max()) or 1.0
+        rounded = np.round(positions[by_size] / scale, 6)
+        return np.asarray(by_size[np.argsort(rounded, kind="stable")])
+
+    def _number(self, points: NDArray[Any], value: str) -> int:
+        """The number of clusters by the silhouette."""
+        from sklearn.metrics import silhouette_score
+
+        rows = np.arange(len(points))
+        if len(points) > _SAMPLED:
+            random = np.random.default_rng(self._state("silhouette"))
+            rows = np.sort(random.choice(len(points), _SAMPLED, replace=False))
+        scores = {}
+        for k in range(2, min(self.max_k, len(points) - 1) + 1):
+            codes = self._fit(points, k).predict(points[rows])
+            if 2 <= len(np.unique(codes)) < len(rows):
+                scores[k] = round(float(silhouette_score(points[rows], codes)), 6)
+        if not scores:
+            problem = f"has no number of clusters for {len(points):,} rows{_of(value)}: give one"
+            raise InputError(f"{self.field}.k", problem)
+        return max(scores, key=lambda k: scores[k])
+
+    def _refuse_few(self, fitted: NDArray[np.bool_], value: str, k: int) -> None:
+        if fitted.sum() < k:
+            problem = f"{k:,} clusters cannot be found in {fitted.sum():,} rows{_of(value)}"
             raise InputError(f"{self.field}.k", problem)
 
     def _state(self, stage: str) -> int:
@@ -163,7 +223,7 @@ class Clustering:
 def with_clusters(  # noqa: PLR0913 - settings by name
     dataset: AttributedDataset,
     features: ArrayLike | str | Path,
-    k: int,
+    k: int | str,
     *,
     name: str = "cluster",
     within: str | None = None,
@@ -173,19 +233,22 @@ def with_clusters(  # noqa: PLR0913 - settings by name
     components: int | None = None,
     starts: int = 3,
     seed: int = 0,
+    order: str = "size",
+    max_k: int = 10,
     field: str = "clusters",
 ) -> AttributedDataset:
     """The data set with one more attribute, `name`, whose values 0 to k-1 are clusters of
-    `features`, the largest first.
+    `features`, numbered by `order`.
 
-    `features`: numbers [rows, d] in the order of the data set's rows, as an array or an npy file.
+    `features`: numbers [rows, d] in the order of the data set's rows, as an array or an npy file;
+    or "pixels", those of its images.
     `within`: an attribute whose values are clustered apart, such as the label (George, Sohoni et
     al. 2020): cluster 0 of one has nothing to do with cluster 0 of another. `fit`: attribute ->
     values, such as `{"split": ["train"]}`: the rows that centres are found on; the others go to the
     nearest. The rest as in `Clustering`. Raises `InputError` (`field` and the setting) and
     `DataError` for a file.
     """
-    how = Clustering(k, algorithm, scale, components, starts, seed, field)
+    how = Clustering(k, algorithm, scale, components, starts, seed, field, order, max_k)
     if name in [attribute.name for attribute in dataset.schema]:
         raise InputError(
             f"{field}.name", f"data set {dataset.name!r} already has an attribute {name!r}"
@@ -209,14 +272,39 @@ def with_clusters(  # noqa: PLR0913 - settings by name
             column, [table.attribute(attribute).code_of(value, path) for value in values]
         )
     path = f"{field}.features"
-    if isinstance(features, str | Path):
+    if isinstance(features, str) and features == PIXELS:
+        points = _pixels(dataset, path)
+    elif isinstance(features, str | Path):
         points = read_features(features, dataset, path)
     else:
         points = np.asarray(features)
         if problem := _problem(points, dataset, "the array"):
             raise InputError(path, problem)
     codes = how.codes(points, groups, fitted, names)
-    return dataset.with_attribute(name, range(k), codes)
+    return dataset.with_attribute(name, range(int(codes.max()) + 1), codes)
+
+
+def _pixels(dataset: AttributedDataset, field: str) -> NDArray[np.float32]:
+    """The pixels of every image in [0, 1], float32 [rows, h w c]. Raises `InputError` where rows
+    are no images, or too many to be held."""
+    shape = dataset.image_shape
+    if shape is None:
+        raise InputError(
+            field, f"'{PIXELS}' are of images, and data set {dataset.name!r} has none; name a file"
+        )
+    width = int(np.prod(shape))
+    if dataset.n_base * width > _MOST_NUMBERS:
+        raise InputError(
+            field,
+            f"the pixels of {dataset.n_base:,} images of {width:,} numbers are too many to be held;"
+            " make smaller features (crosswind features) and name their file",
+        )
+    points = np.empty((dataset.n_base, width), dtype=np.float32)
+    for start in range(0, dataset.n_base, 4096):
+        rows = np.arange(start, min(start + 4096, dataset.n_base))
+        points[rows] = dataset.inputs(rows * dataset.n_derived).reshape(len(rows), -1)
+    points /= 255
+    return points
 
 
 def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from crosswind.core.knobs import only_given, resolve
 from crosswind.core.registry import facts, listing, load
 from crosswind.core.types import canonical
 from crosswind.data.attributes import DerivedAttribute, spelled
-from crosswind.data.clusters import with_clusters
+from crosswind.data.clusters import PIXELS, with_clusters
 from crosswind.data.contents import picture_hashes
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive, materialised
@@ -54,6 +54,11 @@ BY_DATA = "by_data"
 # -- data sets -------------------------------------------------------------------------------------
 
 
+CLUSTERS_AS_BEFORE = {"max_k": 10, "order": "size"}
+"""Settings of clusters that came after their data sets had keys, and the values at which they are in
+no key."""
+
+
 def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, Any]:
     """A data set's entry as plain values with the source's settings resolved.
 
@@ -76,6 +81,9 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     ):  # else not named at all, so that the keys of studies without clusters stay what they were
         features = _beside(spec.clusters.features, folder)
         values["clusters"] = {**spec.clusters.model_dump(), "features": features}
+        for name, usual in CLUSTERS_AS_BEFORE.items():
+            if values["clusters"][name] == usual:
+                del values["clusters"][name]
     if spec.same:
         values["same"] = {name: dict(groups) for name, groups in spec.same.items()}
     if spec.distinct:
@@ -111,6 +119,11 @@ def without_paths(values: Values) -> dict[str, Any]:
     return keyed_values
 
 
+def _is_there(features: str) -> bool:
+    """Whether features for clusters can be read: those of pixels always can."""
+    return features == PIXELS or Path(features).expanduser().is_file()
+
+
 def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     """The data set that `data_values` describes; the last few are kept, since a worker serves many
     runs on one."""
@@ -135,6 +148,9 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
             problem = str(error)
         else:
             problem = f"{field}: {error}"
+        if clusters is not None and not _is_there(clusters["features"]):
+            features = clusters["features"]
+            problem += f"; {field}.clusters.features: there is no file {features!r} either"
         raise DataError(problem) from None
     if clusters is not None:
         try:

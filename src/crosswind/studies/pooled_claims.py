@@ -139,6 +139,18 @@ def side_of(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
+def minus_of(side: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows whose mean a side is less of, as a side; empty where it is no gap. Rows that are
+    named take the place of the side's, by whichever of label and family these are named."""
+    minus = {name: value for name, value in (side.get("minus") or {}).items() if value is not None}
+    if not minus:
+        return {}
+    taken_over = {name: value for name, value in side.items() if name != "minus"}
+    if minus.keys() & {"methods", "family"}:
+        taken_over = {**taken_over, "methods": None, "family": None}
+    return {**taken_over, **minus}
+
+
 def along_of(claim: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The field that conditions of a claim differ in, and the conditions in order; nothing where it
     has none."""
@@ -203,10 +215,48 @@ def _check_claim(path: str, claim: PooledClaim, names: _Names) -> None:
     if claim.test in (MEAN, SHARE):
         better = sides["better"]
         than = sides.get("than", {"methods": study.reference})
-        is_one_set = better.get("set") == than.get("set")
-        if is_one_set and cells.of_side(better, values) == cells.of_side(than, values):
+        _check_gaps(path, claim, better, than, names)
+        same = [
+            left.get("set") == right.get("set")
+            and cells.of_side(left, values) == cells.of_side(right, values)
+            for left, right in ((better, than), (minus_of(better), minus_of(than)))
+        ]
+        if all(same):
             raise InputError(
                 f"{path}.than", "is the same side as 'better', so there is nothing to compare"
+            )
+
+
+def _check_gaps(
+    path: str,
+    claim: PooledClaim,
+    better: Mapping[str, Any],
+    than: Mapping[str, Any],
+    names: _Names,
+) -> None:
+    """Refuse a gap that is compared with no gap, one that is of no run, and one of a score with
+    itself."""
+    sides = {"better": better, "than": than}
+    gaps = {name: minus_of(side) for name, side in sides.items() if minus_of(side)}
+    if not gaps:
+        return
+    values = claim.model_dump()
+    if claim.test != MEAN:
+        raise InputError(f"{path}.{next(iter(gaps))}.minus", f"is not for the test {claim.test}")
+    for name, side in sides.items():
+        if name not in gaps:
+            raise InputError(
+                f"{path}.{name}", "needs a minus too: a gap is compared with another gap"
+            )
+        minus = gaps[name]
+        if not names.cells.of_side(minus, values):
+            raise InputError(f"{path}.{name}.minus", "is about no run of this study")
+        is_one_set = minus.get("set") == side.get("set")
+        if is_one_set and names.cells.of_side(minus, values) == names.cells.of_side(side, values):
+            raise InputError(
+                f"{path}.{name}.minus",
+                "is the same rows as its side's, so there is no gap: name other rows, another"
+                " shift, data set, size or set",
             )
 
 
@@ -266,9 +316,9 @@ class _Names:
         self._check_names(path, claim)
         for side in ("better", "than", "rows"):
             if claim[side] is not None:
-                self._check_names(
-                    f"{path}.{side}", side_of(claim[side]), isinstance(claim[side], str)
-                )
+                values = side_of(claim[side])
+                self._check_names(f"{path}.{side}", values, isinstance(claim[side], str))
+                self._check_names(f"{path}.{side}.minus", values.get("minus") or {})
         name, conditions = along_of(claim)
         for condition in conditions:
             self._check_name(f"{path}.along.{name}", name, condition)

@@ -104,12 +104,23 @@ class DeriveSpec(_Strict):
 
 class ClustersSpec(_Strict):
     """An attribute made by clustering given features of the rows, such as a network's: values 0 to
-    k-1, the largest first."""
+    k-1, the largest first or by `order`."""
 
     features: str = _is(
-        ..., "npy file of numbers [rows, d], a row for each of the source's, in its order"
+        ...,
+        "npy file of numbers [rows, d], a row for each of the source's, in its order; or `pixels`,"
+        " those of the images",
     )
-    k: int = _is(..., "the number of clusters", ge=2)
+    k: Annotated[int, Field(ge=2)] | Literal["silhouette"] = _is(
+        ...,
+        "the number of clusters; silhouette: of 2 to `max_k` the one that tells rows apart best",
+    )
+    max_k: int = _is(10, "silhouette: the largest number of clusters that is tried", ge=2)
+    order: Literal["size", "component", "distance"] = _is(
+        "size",
+        "how clusters are numbered: size, the largest first; component, along the first principal"
+        " component of the centres; distance, the nearest to the mean of the centres first",
+    )
     name: Name = _is("cluster", "the name of the new attribute")
     within: str | None = _is(None, "attribute whose values are clustered apart, such as the label")
     fit: dict[str, list[Value]] = _is(
@@ -292,9 +303,9 @@ class Claim(_Strict):
 Several = str | list[str]
 
 
-class RowsSpec(_Strict):
-    """The rows of a side of a claim over several cases: methods by label or family, and where they
-    are scored."""
+class PlainRowsSpec(_Strict):
+    """Some rows of a claim over several cases: methods by label or family, and where they are
+    scored."""
 
     methods: Several | None = _is(
         None,
@@ -314,6 +325,16 @@ class RowsSpec(_Strict):
     set: str | None = _is(None, "a set of role test; left out: the claim's")
 
 
+class RowsSpec(PlainRowsSpec):
+    """The rows of a side of a claim over several cases."""
+
+    minus: PlainRowsSpec | None = _is(
+        None,
+        "mean: the side is a gap, its mean less that of these rows; what they leave out is as on the"
+        " side",
+    )
+
+
 class PooledClaim(_Strict):
     """One claim over several cases: data sets, shifts, sizes and rows, a row being a method on a
     model. What it leaves open it is about all of."""
@@ -326,7 +347,8 @@ class PooledClaim(_Strict):
         " no row is best in every case; ranks: rows differ in rank",
     )
     better: str | RowsSpec | None = _is(
-        None, "mean, share, order: a method, or {methods, family, model, data, shift, size, set}"
+        None,
+        "mean, share, order: a method, or {methods, family, model, data, shift, size, set, minus}",
     )
     than: str | RowsSpec | None = _is(
         None, "mean, share: the other side; left out: the reference; order: what is taken off"

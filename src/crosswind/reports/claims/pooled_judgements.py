@@ -40,6 +40,7 @@ from crosswind.studies.pooled_claims import (
     PlannedCells,
     Row,
     along_of,
+    minus_of,
     planned_cells,
     side_of,
 )
@@ -242,6 +243,7 @@ class _PooledJudge:
         self._than = side_of(claim["than"])
         if claim["than"] is None and claim["test"] in (MEAN, SHARE):
             self._than = dict(zip(("methods", "model"), scores.planned.baseline, strict=True))
+        self._minus = [minus_of(side) for side in (self._better, self._than)]
         self._axis, self._along = along_of(claim)
         self._row_of = scores.planned.row_of
         self._known: dict[tuple[PlannedCell, str], Values] = {}
@@ -256,10 +258,10 @@ class _PooledJudge:
     def judgement(self, only: Mapping[str, str]) -> PooledJudgement:
         """The claim, or the claim at `only`."""
         claim = self._claim
-        better, than = self._sides(only)
-        cells = [*better, *than]
+        better, than, *minus = self._sides(only)
+        cells = [*better, *than, *minus[0], *minus[1]]
         waiting, failed = self._scores.states([*cells, *self._baselines(cells)])
-        n_cases, tested = (len(better), None) if waiting else self._tested(better, than)
+        n_cases, tested = (len(better), None) if waiting else self._tested(better, than, minus)
         doubted = sum(
             self._scores.entry(cell, self._set_of(self._better), self._rule).doubted
             for cell in better
@@ -279,35 +281,38 @@ class _PooledJudge:
             doubted=doubted,
         )
 
-    def _sides(self, only: Mapping[str, str]) -> tuple[list[PlannedCell], list[PlannedCell]]:
-        """The cells of both sides; of what neither side names, those that both have."""
+    def _sides(self, only: Mapping[str, str]) -> list[list[PlannedCell]]:
+        """The cells of both sides, and of what each is less of, empty where it is no gap; of what
+        none of them names, those that all have."""
         planned = self._scores.planned
         sides: list[list[PlannedCell]] = []
-        for side in (self._better, self._than):
+        for side in (self._better, self._than, *self._minus):
             cells = planned.of_side(side, self._claim) if side or not sides else []
             wanted = {name: value for name, value in only.items() if not side.get(name)}
             sides.append([cell for cell in cells if _is_at(cell, wanted)])
-        better, than = sides
         if self._axis:
-            better, than = (
+            sides = [
                 [cell for cell in cells if getattr(cell, self._axis) in self._along]
-                for cells in (better, than)
-            )
-        if not than:
-            return better, than
+                for cells in sides
+            ]
+        if not sides[1]:
+            return sides
         shared = self._shared_fields()
-        common = {_condition(cell, shared) for cell in better}
-        common &= {_condition(cell, shared) for cell in than}
-        better, than = (
-            [cell for cell in cells if _condition(cell, shared) in common]
-            for cells in (better, than)
+        compared = [cells for cells, is_named in zip(sides, self._named(), strict=True) if is_named]
+        common = set.intersection(
+            *({_condition(cell, shared) for cell in cells} for cells in compared)
         )
-        return better, than
+        return [[cell for cell in cells if _condition(cell, shared) in common] for cells in sides]
+
+    def _named(self) -> list[bool]:
+        """Which of the two sides and of the two that they are less of the claim has."""
+        return [True, bool(self._than), *map(bool, self._minus)]
 
     def _shared_fields(self) -> list[str]:
-        """The fields that neither side names by itself, so that a case of one side is beside that
-        of the other."""
-        return [name for name in CONDITIONS if not (self._better.get(name) or self._than.get(name))]
+        """The fields that no side names by itself, so that a case of one side is beside that of the
+        other."""
+        sides = (self._better, self._than, *self._minus)
+        return [name for name in CONDITIONS if not any(side.get(name) for side in sides)]
 
     def _baselines(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
         """The cells that changes in percent are beside; none without them."""
@@ -350,14 +355,34 @@ class _PooledJudge:
             units[cell.data, cell.size].append(self._values(cell, side))
         return mean_by_run([mean_by_run(values) for values in units.values()])
 
+    def _gap(
+        self,
+        cells: Sequence[PlannedCell],
+        side: Mapping[str, Any],
+        less_cells: Sequence[PlannedCell],
+        less: Mapping[str, Any],
+    ) -> Values:
+        """The mean of a side by seed, less that of the rows `less` where it is a gap."""
+        means = self._mean(cells, side)
+        if not less:
+            return means
+        subtracted = self._mean(less_cells, less)
+        return {
+            seed: value - subtracted[seed] for seed, value in means.items() if seed in subtracted
+        }
+
     # -- tests -------------------------------------------------------------------------------------
 
     def _tested(
-        self, better: Sequence[PlannedCell], than: Sequence[PlannedCell]
+        self,
+        better: Sequence[PlannedCell],
+        than: Sequence[PlannedCell],
+        minus: Sequence[Sequence[PlannedCell]],
     ) -> tuple[int, PooledTest | None]:
         """The number of cases, and the test; None where nothing can be compared."""
+        if self._claim["test"] == MEAN:
+            return self._mean_test(better, than, minus)
         tests = {
-            MEAN: self._mean_test,
             SHARE: self._share_test,
             ORDER: self._order_test,
             AGREEMENT: self._agreement_test,
@@ -367,9 +392,17 @@ class _PooledJudge:
         return make(better, than)
 
     def _mean_test(
-        self, better: Sequence[PlannedCell], than: Sequence[PlannedCell]
+        self,
+        better: Sequence[PlannedCell],
+        than: Sequence[PlannedCell],
+        minus: Sequence[Sequence[PlannedCell]],
     ) -> tuple[int, PooledTest | None]:
-        first, second = self._mean(better, self._better), self._mean(than, self._than)
+        first, second = (
+            self._gap(cells, side, less_cells, less)
+            for cells, side, less_cells, less in zip(
+                (better, than), (self._better, self._than), minus, self._minus, strict=True
+            )
+        )
         differences = {
             seed: value - second[seed] for seed, value in first.items() if seed in second
         }
@@ -519,7 +552,8 @@ class _PooledJudge:
         ):
             if side.get(name):
                 words += f" {template} {_joined(side[name])}"
-        return words
+        less = minus_of(side)
+        return f"{words} less {self._words(less)}" if less else words
 
 
 def _is_at(cell: PlannedCell, wanted: Mapping[str, str]) -> bool:
