@@ -203,8 +203,8 @@ class FileFolder:
         where: str,
         row_numbers: Sequence[int] | NDArray[np.int64],
     ) -> str:
-        """The error for the first name that has no file, and which other rows have the same
-        fault."""
+        """The error for the first name that has no file, which other rows have the same fault, and
+        an example of each other kind of fault."""
         first_row, fault = faults[0]
         alike = [row for row, other_fault in faults[1:] if other_fault.kind == fault.kind]
         name = names[first_row]
@@ -236,12 +236,19 @@ class FileFolder:
                 " is not read: convert it to PNG or JPEG"
             ),
         }[fault.kind]
-        if not alike:
-            return sentence
-        examples = ", ".join(
-            f"row {row_numbers[row] + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1]
-        )
-        return f"{sentence} ({len(alike):,} more such rows, {examples})"
+        if alike:
+            examples = ", ".join(
+                f"row {row_numbers[row] + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1]
+            )
+            sentence = f"{sentence} ({len(alike):,} more such rows, {examples})"
+        for kind in dict.fromkeys(other.kind for _, other in faults):
+            of_kind = [row for row, other in faults if other.kind == kind]
+            if kind != fault.kind:
+                sentence += (
+                    f"; {_OTHER_FAULTS[kind]} in {len(of_kind):,} rows, such as row"
+                    f" {row_numbers[of_kind[0]] + 1}: {names[of_kind[0]]!r}"
+                )
+        return sentence
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,16 @@ class _Fault:
     files: Sequence[str] = ()
 
 
+_OTHER_FAULTS = {
+    "outside": "paths that lead out of the folder",
+    "missing": "missing files",
+    "no-file": "names of what is no file",
+    "empty": "empty files",
+    "dead-link": "links to missing files",
+    "several": "names of several files",
+    "format": "pictures in a format that is not read",
+}
+"""What further kinds of faults are called, behind the sentence about the first."""
 _OUTSIDE, _MISSING = _Fault("outside"), _Fault("missing")
 _NO_FILE, _EMPTY, _DEAD_LINK = _Fault("no-file"), _Fault("empty"), _Fault("dead-link")
 

@@ -1,6 +1,6 @@
 """The lines above a table in a text file, and how its cells are kept apart.
 
-Spreadsheets write `sep=;`, instruments and people write comments and blank lines, and the lists of
+Spreadsheets write `sep=;` and titles, instruments and people write comments and blank lines, and the lists of
 CelebA begin with the number of rows and separate cells by spaces.
 """
 
@@ -30,7 +30,7 @@ def plain_table(text: bytes) -> bytes:
     declared = _DECLARED.match(first)
     if declared is not None and declared.group(1).decode(errors="replace") in SEPARATORS:
         text = _without_comments(_without_blank_lines(below))
-    return tabs_for_spaces(_without_count(text))
+    return tabs_for_spaces(_without_count(_without_titles(text)))
 
 
 def separator_of(text: bytes) -> str:
@@ -78,6 +78,35 @@ def _without_comments(text: bytes) -> bytes:
     if len(cells) == len(cell_names) and is_row:
         return names + b"\n" + text
     return text
+
+
+def _without_titles(text: bytes) -> bytes:
+    """The text below the titles that spreadsheets write above a table.
+
+    A title is a line whose first cell alone holds something, with separators for the others or a
+    blank line behind it. Below the titles must stand a line of two or more words, none of them
+    empty, a number or a picture: a line of names.
+    """
+    below = text
+    while True:
+        first, _, rest = below.partition(b"\n")
+        next_line = rest.partition(b"\n")[0]
+        mark = _mark_in(first)
+        whole = re.sub('"[^"]+"', "title", first.decode(errors="replace"))
+        title, *others = whole.split(mark) if mark else [whole]
+        blank_behind = bool(rest) and not next_line.strip(b" \t\r,;|")
+        if not title.strip() or any(cell.strip() for cell in others):
+            break
+        if mark is None and not blank_behind:
+            break
+        below = _without_blank_lines(rest)
+    names = below.partition(b"\n")[0].strip(b"\r")
+    mark = _mark_in(names)
+    if below is text or mark is None:
+        return text
+    cells = [cell.strip() for cell in names.decode(errors="replace").split(mark)]
+    are_names = all(cell and not _is_value(cell.strip('"')) for cell in cells)
+    return below if are_names else text
 
 
 def _is_value(cell: str) -> bool:

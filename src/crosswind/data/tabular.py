@@ -35,6 +35,8 @@ Notes = tuple[tuple[str, str], ...]
 """What is said of attributes, by name; see `AttributedDataset`."""
 KINDS = (".csv", ".tsv", ".parquet")
 SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+PLAIN = ("", ".txt", ".data", ".dat", ".asc")
+OTHER_TABLES = (".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".dta", ".sav", ".rds", ".pkl")
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
@@ -129,14 +131,18 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
     file_path = Path(path).expanduser()
     kind = file_path.suffix.lower()
     if file_path.is_dir():
+        inside = sorted(file.name for file in file_path.iterdir() if file.suffix.lower() in KINDS)
+        named = f"; it holds {', '.join(repr(name) for name in inside[:3])}" if inside else ""
         raise InputError(
             field,
             f"{path!r} is a folder, and a table is needed: a CSV file with a column of paths (pictures"
-            " in one folder a class are the source image-folder)",
+            f" in one folder a class are the source image-folder){named}",
         )
     if kind not in KINDS:
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""
         remedy = "; unpack it first" if kind in PACKED else remedy
+        remedy = "; name a table of text .csv or .tsv" if kind in PLAIN else remedy
+        remedy = "; write it as CSV or Parquet" if kind in OTHER_TABLES else remedy
         raise InputError(field, f"{path!r} is no table by its name{remedy}", KINDS)
     if not file_path.is_file():
         problem = f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"

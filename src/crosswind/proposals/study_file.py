@@ -183,7 +183,7 @@ def propose(
         attributes, derive = _by_light(rows, chosen, attributes)
     if inputs is None:
         inputs = _own_columns(columns, chosen, attributes, taken)
-    _check_proposal(table, inputs, chosen, attributes)
+    _check_proposal(table, inputs, chosen, attributes, rows.height)
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
     official, official_test, role_note = _official(rows_with_attributes, roles, designs, chosen)
@@ -220,6 +220,7 @@ def propose(
     remarks += _spelling_remarks(spelled, chosen, designs)
     remarks += [Note(role_note, of_roles=official is not None)] if role_note else []
     remarks += _remarks(*blank_notes, *_more_texts(inputs, text), *_unparted(rows, inputs))
+    remarks += _remarks(*_without_numbers(columns, options.get("numbers", []), rows.height))
     remarks += _remarks(*_codes_of_nothing(rows, options.get("numbers", [])))
     if inputs.kind == "numbers" and not draft.forest:
         remarks.append(Note(NO_FOREST))
@@ -246,14 +247,16 @@ def _has_forest() -> bool:
     return find_spec("skops") is not None
 
 
-def _check_proposal(table: str, inputs: Inputs, chosen: Label, attributes: Attributes) -> None:
+def _check_proposal(
+    table: str, inputs: Inputs, chosen: Label, attributes: Attributes, n_rows: int
+) -> None:
     """Refuse a table without inputs, or without an attribute that a shift may be of."""
     problems = []
     if not inputs.columns:
         reasons = [reason for reason in attributes.reasons if reason]
         problems.append(NO_INPUTS + (f" ({_first_of(reasons, '; ')})" if reasons else ""))
     if not attributes.designs:
-        problems.append(_no_attribute(chosen, attributes))
+        problems.append(f"{_no_attribute(chosen, attributes)}; the table has {n_rows:,} rows")
     if problems:
         raise DataError(f"{table} has {'; and it has '.join(problems)}")
 
@@ -534,6 +537,26 @@ def _spelling_remarks(
 
 def _is_used(name: str, label: Label, designs: Sequence[ShiftDesign]) -> bool:
     return name == label.name or name in [design.attribute for design in designs]
+
+
+def _without_numbers(
+    columns: Mapping[str, TableColumn], numbers: Sequence[str], n_rows: int
+) -> list[str]:
+    """In how many rows a column of numbers that a model reads has none, and what stands there."""
+    counts = []
+    for name in numbers:
+        column = columns[name]
+        if column.n_empty:
+            written = f" ({', '.join(repr(word) for word in column.no_values)})"
+            counts.append(
+                f"{name}: no number in {column.n_empty:,} of {n_rows:,} rows"
+                f"{written if column.no_values else ''}"
+            )
+    if not counts:
+        return []
+    return [
+        f"{_first_of(counts, '; ')}; the training rows' median is read there, and that it is one"
+    ]
 
 
 def _codes_of_nothing(rows: DataFrame, numbers: Sequence[str]) -> list[str]:
