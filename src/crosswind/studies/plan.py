@@ -77,6 +77,10 @@ UNHASHED = (
 )
 """What a plan says of a data set that a program made itself."""
 
+UNEVEN = 2
+"""How many times the rows of its smallest cell the largest cell of a test set may have before a plan
+warns that units made it so."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -226,7 +230,10 @@ class _Planner:
         }
         trained = {label: model for label, model in models.items() if label in self.trained}
         inputs = used[point.data].input
-        warnings = list(counts.warnings)
+        warnings = [
+            *counts.warnings,
+            *_uneven_units(study.data[point.data], counts, used[point.data]),
+        ]
         for method in methods.values():
             warnings += _method_warnings(point, method, counts, split, inputs, trained)
         for text in warnings:
@@ -374,6 +381,26 @@ def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[st
         if attribute != spec.label
     ]
     return [f"{name}: {tie.in_words}" for tie in ties if tie.matching]
+
+
+def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset) -> list[str]:
+    """That a test set is as tied as the rows, because units bring their rows of other cells along,
+    and how to draw an even one. Official roles test on the rows that they name."""
+    if dataset.units is None or spec.roles.official is not None:
+        return []
+    warnings = []
+    for name, (_, cell_counts) in counts.test_counts.items():
+        rows_of_cells = cell_counts[cell_counts > 0]
+        if not len(rows_of_cells) or rows_of_cells.max() <= UNEVEN * rows_of_cells.min():
+            continue
+        fewest, most = int(rows_of_cells.min()), int(rows_of_cells.max())
+        warnings.append(
+            f"test set {name} has {fewest:,} rows of one cell and {most:,} of another, because a unit"
+            " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
+            f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
+            f" test, draw: {{base: {fewest}}}}}}}` draws as many of each cell"
+        )
+    return warnings
 
 
 def _unread(models: Mapping[str, Any]) -> list[str]:

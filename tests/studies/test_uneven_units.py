@@ -1,0 +1,84 @@
+"""A plan says when units make a test set as tied as the rows, and its remedy draws an even one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+import yaml
+
+from crosswind.studies.plan import make_plan
+from crosswind.studies.reading import parse
+from crosswind.studies.spec import study_from
+
+N = 1200
+UNEVEN = "a unit is dealt with all its rows"
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: Any) -> dict[str, Any]:
+    """Six visits of each person, the ward with the illness in nine of ten."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    ill = draw.integers(0, 2, N)
+    ward = np.where(draw.random(N) < 0.9, ill, 1 - ill)
+    polars.DataFrame(
+        {
+            "who": [f"p{row // 6}" for row in range(N)],
+            "x": (ill + draw.normal(0, 1, N)).tolist(),
+            "ward": ["AB"[one] for one in ward],
+            "ill": [["no", "yes"][one] for one in ill],
+            "part": [["train", "test"][row // 6 % 2] for row in range(N)],
+        }
+    ).write_csv("visits.csv")
+    options = {"path": "visits.csv", "numbers": ["x"], "columns": ["ill", "ward", "part"]}
+    entry = {
+        "source": "table",
+        "options": {**options, "unit": "who"},
+        "label": "ill",
+        "attributes": ["ward"],
+        "roles": {"test": 15, "validation": 0.15},
+    }
+    return {
+        "data": {"visits": entry},
+        "shifts": {"none": []},
+        "models": ["tabular"],
+        "methods": ["erm"],
+    }
+
+
+def warnings_of(study: dict[str, Any]) -> list[str]:
+    plan = make_plan(study_from(parse(yaml.safe_dump(study), "study.yaml"), name="study"))
+    assert plan.runs
+    return [text for text in plan.warnings if UNEVEN in text]
+
+
+def test_units_that_make_a_test_set_uneven_are_warned_of(study: dict[str, Any]) -> None:
+    (text,) = warnings_of(study)
+    fewest, most = map(int, re.findall(r"(\d+) rows of one cell and (\d+) of another", text)[0])
+    assert fewest == 15
+    assert most > 2 * fewest
+
+
+def test_the_remedy_draws_an_even_test_set(study: dict[str, Any]) -> None:
+    (text,) = warnings_of(study)
+    remedy = yaml.safe_load(text.split("`")[1])
+    even = {**study, **remedy}
+    assert warnings_of(even) == []
+    plan = make_plan(study_from(parse(yaml.safe_dump(even), "study.yaml"), name="study"))
+    assert plan.draws[0].test_rows == 4 * 15
+
+
+def test_rows_without_units_are_dealt_evenly(study: dict[str, Any]) -> None:
+    del study["data"]["visits"]["options"]["unit"]
+    assert warnings_of(study) == []
+
+
+def test_official_roles_are_taken_as_they_are(study: dict[str, Any]) -> None:
+    official = {"column": "part", "train": ["train"], "test": ["test"]}
+    study["data"]["visits"]["roles"] = {"official": official, "validation": 0.15}
+    assert warnings_of(study) == []
