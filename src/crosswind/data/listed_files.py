@@ -241,8 +241,8 @@ class FileFolder:
                 f"row {row_numbers[row] + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1]
             )
             sentence = f"{sentence} ({len(alike):,} more such rows, {examples})"
-        for kind in dict.fromkeys(other.kind for _, other in faults):
-            of_kind = [row for row, other in faults if other.kind == kind]
+        for kind in dict.fromkeys(row_fault.kind for _, row_fault in faults):
+            of_kind = [row for row, row_fault in faults if row_fault.kind == kind]
             if kind != fault.kind:
                 sentence += (
                     f"; {_OTHER_FAULTS[kind]} in {len(of_kind):,} rows, such as row"

@@ -89,17 +89,17 @@ def _without_titles(text: bytes) -> bytes:
     """
     below = text
     while True:
-        first, _, rest = below.partition(b"\n")
-        next_line = rest.partition(b"\n")[0]
-        mark = _mark_in(first)
-        whole = re.sub('"[^"]+"', "title", first.decode(errors="replace"))
-        title, *others = whole.split(mark) if mark else [whole]
-        blank_behind = bool(rest) and not next_line.strip(b" \t\r,;|")
-        if not title.strip() or any(cell.strip() for cell in others):
+        line, _, below_line = below.partition(b"\n")
+        next_line = below_line.partition(b"\n")[0]
+        mark = _mark_in(line)
+        unquoted_line = re.sub('"[^"]+"', "title", line.decode(errors="replace"))
+        title, *further_cells = unquoted_line.split(mark) if mark else [unquoted_line]
+        blank_behind = bool(below_line) and not next_line.strip(b" \t\r,;|")
+        if not title.strip() or any(cell.strip() for cell in further_cells):
             break
         if mark is None and not blank_behind:
             break
-        below = _without_blank_lines(rest)
+        below = _without_blank_lines(below_line)
     names = below.partition(b"\n")[0].strip(b"\r")
     mark = _mark_in(names)
     if below is text or mark is None:

@@ -393,12 +393,12 @@ def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset
         rows_of_cells = cell_counts[cell_counts > 0]
         if not len(rows_of_cells) or rows_of_cells.max() <= UNEVEN * rows_of_cells.min():
             continue
-        fewest, most = int(rows_of_cells.min()), int(rows_of_cells.max())
+        n_fewest, n_largest = int(rows_of_cells.min()), int(rows_of_cells.max())
         warnings.append(
-            f"test set {name} has {fewest:,} rows of one cell and {most:,} of another, because a unit"
+            f"test set {name} has {n_fewest:,} rows of one cell and {n_largest:,} of another, because a unit"
             " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
             f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
-            f" test, draw: {{base: {fewest}}}}}}}` draws as many of each cell"
+            f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
         )
     return warnings
 
