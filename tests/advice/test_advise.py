@@ -112,6 +112,9 @@ def test_methods_that_cannot_be_used_are_named_with_their_reason() -> None:
     lacks = {entry.method: entry.lacks for entry in with_mlp.unusable}
     assert lacks["bn-adapt"] == "needs batch norm, which mlp has not"
     assert lacks["pnd"] == "reads the feature maps of a convolutional model, which mlp is not"
+    times = {entry.method: entry.time for entry in with_mlp.methods}
+    assert times["groupdro"] is not None and 0.8 < times["groupdro"] < 1.5
+    assert times["me-ada"] is not None and times["me-ada"] > 1
     order = [entry.accuracy.mean for entry in with_mlp.methods if entry.accuracy]
     assert order == sorted(order, reverse=True) and len(order) == len(with_mlp.methods)
 

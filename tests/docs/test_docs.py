@@ -203,6 +203,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     spec.loader.exec_module(module)
     module.draw_pictures(tmp_path)
     write_moles(tmp_path / "moles.csv")
+    write_moles(tmp_path / "clinic.csv")
     (tmp_path / "birds").symlink_to("pictures")
     monkeypatch.chdir(tmp_path)
     before = dict(registry._LIVE)

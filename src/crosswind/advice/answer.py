@@ -15,6 +15,7 @@ from crosswind.advice.gains import Gain, GainModel, observed_gains
 from crosswind.advice.problem import Problem
 from crosswind.core.errors import CrosswindError
 from crosswind.core.registry import facts
+from crosswind.reports.methods import COST_MODEL, cost_of
 
 if TYPE_CHECKING:
     import polars
@@ -100,7 +101,8 @@ class MethodAdvice:
     `accuracy`, `worst_group`: gains over plain training in points, with intervals of 90%; None for
     a score that no evidence has. `problems`, `data`, `runs`: problems, data sets and runs of the
     evidence that tried it; `rows`: the fewest and the most training rows of these; `studies`: the
-    studies that made it. `time`: of a run over one of plain training, None where unknown.
+    studies that made it. `time`: of a run, or else of a step of resnet18, over one of plain training;
+    None where unknown.
     `needs`: what it must be given, in words. `lacks`: why it cannot be used here, or nothing.
     """
 
@@ -305,7 +307,7 @@ def _advice(
             problems=problems.n_unique(),
             data=len({origin_of(name) for name in tried["data"]}),
             runs=int(tried["runs"].sum()),
-            time=None if times.is_empty() else float(_median(times.to_list())),
+            time=_time(name, times.to_list()),
             needs=_needs(name),
             lacks=_lacks(name, problem, known),
             rows=None if tried.is_empty() else (min(tried["rows"]), max(tried["rows"])),
@@ -314,6 +316,15 @@ def _advice(
         (unusable if entry.lacks else usable).append(entry)
     usable.sort(key=lambda entry: -(entry.accuracy.mean if entry.accuracy else -math.inf))
     return Advice(title, problem, usable, unusable, validation)
+
+
+def _time(name: str, times: Sequence[float]) -> float | None:
+    """The time of a method beside plain training: the median of the evidence, else as it was measured
+    for the method's card; None where neither is known."""
+    if times:
+        return float(_median(times))
+    measured = cost_of(name.removesuffix(BALANCED)).get(COST_MODEL)
+    return None if measured is None else float(measured["time"])
 
 
 def _median(values: Sequence[float]) -> float:
