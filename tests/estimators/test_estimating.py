@@ -347,7 +347,7 @@ def test_every_estimator_without_an_interval_says_why() -> None:
         for key in ("no_pool_interval", "no_rows_interval")
         if (why := getattr(known, key, ""))
     ]
-    assert len(whys) == 11
+    assert len(whys) == 12
     assert not any(why.endswith(".") for why in whys)
 
 

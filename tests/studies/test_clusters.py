@@ -107,13 +107,13 @@ def test_a_study_without_clusters_has_the_keys_it_had(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("clusters", "said"),
     [
-        ({"k": 1}, r"data\.d\.clusters\.k: must be at least 2, not 1"),
+        ({"k": 1}, r"data\.d\.clusters\.k: must be at least 2 or 'silhouette', not 1"),
         ({"k": 500}, r"data\.d\.clusters\.k: 500 clusters cannot be found in 240 rows"),
         (
             {"kk": 3},
             (
-                r"data\.d\.clusters\.kk: unknown field 'kk', did you mean 'k'\?.*features, k, name,"
-                r" within"
+                r"data\.d\.clusters\.kk: unknown field 'kk', did you mean 'k'\?.*features, k, max_k,"
+                r" order, name, within"
             ),
         ),
         (

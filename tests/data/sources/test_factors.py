@@ -125,7 +125,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"path": "x.csv"}, "data.path: there is no file 'x.csv'"),
     (
         {"path": "x.txt"},
-        r"data.path: 'x.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+        (
+            r"data.path: 'x.txt' is no table by its name; name a table of text .csv or .tsv"
+            r" \(valid: .csv, .tsv, .parquet\)"
+        ),
     ),
     (
         {"grid": {"a": 2}, "coppies": 2},

@@ -233,7 +233,10 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
         ("no.csv", "train: there is no file 'no.csv'"),
         (
             "table.txt",
-            r"train: 'table.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+            (
+                r"train: 'table.txt' is no table by its name; name a table of text .csv or"
+                r" .tsv \(valid: .csv, .tsv, .parquet\)"
+            ),
         ),
         ({}, "the train table has no rows"),
         ({"y": [], "x": []}, "the train table has no rows"),
