@@ -32,7 +32,9 @@ FILES = {
     "causirl-coral": ["methods/random_mixtures.py"],
     "causirl-mmd": ["methods/random_mixtures.py"],
     "cyclegan": ["methods/translation.py"],
+    "deepcoral": ["methods/environment_distances.py"],
     "me-ada": ["methods/adversarial.py"],
+    "mmd": ["methods/environment_distances.py"],
     "cos": ["methods/alignment.py", "training/pairs.py"],
     # Beside themselves they have their limit alone, the reference.
     "mmd-align": ["methods/mmd_align.py", "methods/alignment.py", "training/pairs.py"],

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, final
+from typing import final
 
-import torch
+from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
-from crosswind.methods.functional import moment_distance, row_losses
-
-if TYPE_CHECKING:
-    from crosswind.models.build import Model
+from crosswind.methods.environment_distances import EnvironmentAlignment
+from crosswind.methods.functional import moment_distance
 
 __all__ = ["DeepCORAL"]
 
@@ -21,7 +18,7 @@ __all__ = ["DeepCORAL"]
 @final
 @register("deepcoral", kind="method")
 @dataclass(frozen=True)
-class DeepCORAL(Method):
+class DeepCORAL(EnvironmentAlignment):
     """DeepCORAL: features whose mean and covariance are the same in every environment.
 
     Objective: the mean cross-entropy plus weight x the mean over pairs of environments (i, j) in
@@ -70,26 +67,11 @@ class DeepCORAL(Method):
     version = 2
     family = {"wiles2022": "domain generalisation"}
 
-    def state(self, info: Info) -> State:
-        """`environment_rows` int64 [e]: training rows of each environment; a loss needs their
-        number without asking the device."""
-        return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
-
-    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-        """See the class."""
-        assert batch.environment is not None
-        model = cast("Model", modules["model"])
-        features = model.features(batch.x)
-        classed = row_losses(model.head(features), batch.y).mean()
+    def _distance(self, features: Tensor, environment: Tensor, rows: Tensor) -> Tensor:
+        """The distance of their covariances, and of their means where `form` says so."""
         width = features.shape[1]
         if self.form == "covariance":
             shares = (0.0, 1.0 / (4 * width**2))
         else:
             shares = (1.0 / width, 1.0 / width**2)
-        n_groups = len(state["environment_rows"])
-        apart = moment_distance(
-            features, batch.environment, n_groups, *shares, state["environment_rows"]
-        )
-        total = classed + self.weight * apart
-        terms = {"classification": classed.detach(), "alignment": apart.detach()}
-        return Loss(total, terms)
+        return moment_distance(features, environment, len(rows), *shares, rows)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, final
+from typing import final
 
-import torch
+from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, State
-from crosswind.methods.functional import kernel_distance, row_losses
-
-if TYPE_CHECKING:
-    from crosswind.models.build import Model
+from crosswind.methods.environment_distances import EnvironmentAlignment
+from crosswind.methods.functional import kernel_distance
 
 __all__ = ["MMD"]
 
@@ -21,7 +18,7 @@ __all__ = ["MMD"]
 @final
 @register("mmd", kind="method")
 @dataclass(frozen=True)
-class MMD(Method):
+class MMD(EnvironmentAlignment):
     """MMD: features that are distributed alike in every environment, by a kernel two-sample
     statistic.
 
@@ -92,27 +89,9 @@ class MMD(Method):
     limit = Limit({"weight": 0.0}, equals="erm")
     version = 2
 
-    def state(self, info: Info) -> State:
-        """`environment_rows` int64 [e]: training rows of each environment; a loss needs their
-        number without asking the device."""
-        return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
-
-    def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-        """See the class."""
-        assert batch.environment is not None
-        model = cast("Model", modules["model"])
-        features = model.features(batch.x)
-        classed = row_losses(model.head(features), batch.y).mean()
-        n_groups = len(state["environment_rows"])
+    def _distance(self, features: Tensor, environment: Tensor, rows: Tensor) -> Tensor:
+        """The squared maximum mean discrepancy."""
         unbiased = self.estimate == "unbiased"
-        apart = kernel_distance(
-            features,
-            batch.environment,
-            n_groups,
-            self.widths,
-            unbiased=unbiased,
-            rows=state["environment_rows"],
+        return kernel_distance(
+            features, environment, len(rows), self.widths, unbiased=unbiased, rows=rows
         )
-        total = classed + self.weight * apart
-        terms = {"classification": classed.detach(), "alignment": apart.detach()}
-        return Loss(total, terms)
