@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.models.test_sklearn_estimator import table_and_study
-from tests.studies import test_postgresql as databases
+from tests.storage import test_postgresql as databases
 
 from crosswind.cli.main import _status
 from crosswind.storage.store import Store

@@ -18,7 +18,7 @@ from tests.contract.test_methods import NAMES, SETTINGS, made, tried
 from tests.contract.test_transforms import NAMES as TRANSFORMS
 from tests.contract.test_transforms import by_strength, keys_of, photographs
 from tests.contract.test_transforms import made as made_transform
-from tests.studies.test_whole_runs import JOB, finish, planned
+from tests.execution.test_whole_runs import JOB, finish, planned
 from tests.training.world import dataset, run, same_weights, split
 
 from crosswind.core.types import InputSpec

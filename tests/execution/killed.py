@@ -69,7 +69,7 @@ def go_on(study: Mapping[str, Any], out: str, log: str, kills: bool) -> None:
     plan = make_plan(study_from(dict(study), name="killed"))
     with (
         Store.open(Path(out), create=True) as store,
-        Inline("tests.studies.killed:execute") as engine,
+        Inline("tests.execution.killed:execute") as engine,
     ):
         store.add_plan("killed", {}, plan.study.model_dump(), plan.jobs)
         raise SystemExit(1 if drive(store, plan.jobs, engine).failed else 0)

@@ -2,11 +2,11 @@
 that was finished is lost or done again, causes are in the store, and the numbers are those of a run
 that nothing disturbed.
 
-    python -m tests.studies.fault_rounds --rounds 100 [--engine ENGINE] [--out FILE]
+    python -m tests.execution.fault_rounds --rounds 100 [--engine ENGINE] [--out FILE]
 
 Each round is a store of its own, driven by processes of their own: an engine, a database and a fault
 in turn, so that N rounds see each of the cells of the table that is printed equally often. The jobs
-are those of `tests.studies.toys`, steps with a checkpoint after each. A Ray cluster of two nodes and
+are those of `tests.execution.toys`, steps with a checkpoint after each. A Ray cluster of two nodes and
 a PostgreSQL server are started here, and killed here.
 """
 
@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.studies.outcomes import outcome
-from tests.studies.postgres_server import PostgresServer
-from tests.studies.toys import JOB, graph, planned
+from tests.execution.outcomes import outcome
+from tests.execution.toys import JOB, graph, planned
+from tests.storage.postgres_server import PostgresServer
 
 from crosswind.core.errors import CrosswindError
 from crosswind.core.types import Job
@@ -123,7 +123,7 @@ class Round:
             "wrong": self.wrong,
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.studies.fault_rounds", "--drive", json.dumps(values)],
+            [sys.executable, "-m", "tests.execution.fault_rounds", "--drive", json.dumps(values)],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -7,9 +7,9 @@ import random
 import shutil
 
 import pytest
-from tests.studies.test_scheduler import done
-from tests.studies.test_store import plan
-from tests.studies.toys import planned
+from tests.execution.test_scheduler import done
+from tests.execution.toys import planned
+from tests.storage.test_store import plan
 
 from crosswind.cli.main import _status
 from crosswind.storage.artifacts import artifact_folder

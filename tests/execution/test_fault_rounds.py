@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.studies.fault_rounds import (
+from tests.execution.fault_rounds import (
     DATABASES,
     ENGINES,
     FAULTS,
@@ -18,8 +18,8 @@ from tests.studies.fault_rounds import (
     one_round,
     undisturbed_outcome,
 )
-from tests.studies.postgres_server import why_no_server
-from tests.studies.toys import JOB, graph
+from tests.execution.toys import JOB, graph
+from tests.storage.postgres_server import why_no_server
 
 from crosswind.execution.engines.inline import Inline
 from crosswind.execution.scheduler import drive

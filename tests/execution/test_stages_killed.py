@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.execution.killed import go_on, lines
+from tests.execution.test_whole_runs import artifacts
 from tests.methods.digits import STUDY
-from tests.studies.killed import go_on, lines
-from tests.studies.test_whole_runs import artifacts
 
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
@@ -58,7 +58,7 @@ def tries(out: Path, log: Path, kills: bool) -> list[int | None]:
     """How each process ended that went on with the study; until one was not killed."""
     context, ends = multiprocessing.get_context("forkserver"), list[int | None]()
     context.set_forkserver_preload(
-        ["tests.studies.killed", "crosswind.training.loop", "sklearn.cluster"]
+        ["tests.execution.killed", "crosswind.training.loop", "sklearn.cluster"]
     )
     while not ends or ends[-1] == -signal.SIGKILL:
         process = context.Process(target=go_on, args=(NINE, str(out), str(log), kills))

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="loo
 
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    module = importlib.import_module("tests.studies.counted")
+    module = importlib.import_module("tests.execution.counted")
     registry.register(module.NAME, kind="source")(module.CountedPictures)
     monkeypatch.setenv(module.LOG, str(tmp_path / "drawn"))
     yield module
@@ -77,7 +77,7 @@ def open_regions() -> list[str]:
 
 def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_path: Path) -> None:
     before = open_regions()
-    with WorkerPool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
+    with WorkerPool("tests.execution.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(pool, tmp_path, *[{"rows": rows} for rows in (3000, 3000, 1500, 3000)])
         assert pool._pixels is not None and 3000 * 768 < pool._pixels.used() < 3000 * 768 + (
             1 << 16
@@ -95,7 +95,7 @@ def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_pa
 def test_a_worker_that_dies_while_it_draws_costs_no_bit(
     counted: ModuleType, tmp_path: Path
 ) -> None:
-    with WorkerPool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
+    with WorkerPool("tests.execution.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(
             pool,
             tmp_path,
@@ -114,7 +114,7 @@ def test_a_worker_that_dies_while_it_draws_costs_no_bit(
 
 def test_the_bound_is_that_of_all_workers(counted: ModuleType, tmp_path: Path) -> None:
     with WorkerPool(
-        "tests.studies.counted:execute", 2, [counted.MODULE], memory=1000 * 768
+        "tests.execution.counted:execute", 2, [counted.MODULE], memory=1000 * 768
     ) as pool:
         events = finished(pool, tmp_path, {"rows": 1800}, {"rows": 1800})
         assert pool._pixels is not None and 990 * 768 < pool._pixels.used() < 1000 * 768 + 4096

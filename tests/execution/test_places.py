@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.studies.toys import planned
+from tests.execution.toys import planned
 
 from crosswind.execution.engines import Workspace
 from crosswind.execution.engines.pool import WorkerPool
@@ -44,7 +44,7 @@ def test_a_worker_that_replaces_a_dead_one_takes_its_place(tmp_path: Path) -> No
     runs = [planned(name, log=str(log), others=3, dies=name == "b") for name in ("a", "b", "c")]
     with (
         Store.open(tmp_path / "out", create=True) as store,
-        WorkerPool("tests.studies.test_places:execute", 3) as engine,
+        WorkerPool("tests.execution.test_places:execute", 3) as engine,
     ):
         store.add_plan("toys", {}, {}, runs)
         summary = drive(store, runs, engine, time_limit=60)

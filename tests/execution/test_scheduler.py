@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.studies.toys import JOB, graph, planned
+from tests.execution.toys import JOB, graph, planned
 
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
@@ -220,7 +220,7 @@ def test_failed_runs_get_another_chance_only_when_asked(tmp_path):
     runs = [base, planned("top", (base.key,))]
     done(tmp_path / "out", runs)
     with Store.open(tmp_path / "out", create=True) as store:
-        engine = Inline("tests.studies.toys:healed")
+        engine = Inline("tests.execution.toys:healed")
         assert drive(store, runs, engine).failed == 2
         summary = drive(store, runs, engine, retry_failed=True)
         assert (summary.finished, summary.failed) == (2, 0)
@@ -270,7 +270,7 @@ def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path):
     runs = [base, planned("top", (base.key,)), planned("own", does="raise")]
     assert done(tmp_path / "out", runs)[0].stopped
     with Store.open(tmp_path / "out", create=True) as store:
-        summary = drive(store, runs, Inline("tests.studies.toys:healed"))
+        summary = drive(store, runs, Inline("tests.execution.toys:healed"))
         assert (summary.finished, summary.failed, summary.stopped) == (3, 0, "")
         assert {run["cause"] for run in store.runs("toys")} == {None}
 
@@ -302,7 +302,7 @@ def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
 
 
 def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
-    for job in ("tests.studies.toys:nothing", "no.such.module:job", "nonsense"):
+    for job in ("tests.execution.toys:nothing", "no.such.module:job", "nonsense"):
         with Store.open(tmp_path / job, create=True) as store, WorkerPool(job, 1) as engine:
             store.add_plan("toys", {}, {}, [planned("a")])
             assert drive(store, [planned("a")], engine).failed == 1
@@ -401,7 +401,7 @@ def test_an_error_while_telling_gives_the_runs_back(tmp_path):
 
 
 def start(out, log_file, workers=2, **more):
-    command = [sys.executable, "-m", "tests.studies.toys", str(out), str(log_file), str(workers)]
+    command = [sys.executable, "-m", "tests.execution.toys", str(out), str(log_file), str(workers)]
     return subprocess.Popen(
         command,
         cwd=Path(__file__).parents[2],
@@ -486,7 +486,7 @@ def test_workers_end_with_a_killed_driver_and_the_next_goes_on(tmp_path):
 @pytest.mark.slow
 def test_a_worker_in_a_long_run_ends_with_a_killed_driver(tmp_path):
     code = f"""
-from tests.studies.test_scheduler import done, planned
+from tests.execution.test_scheduler import done, planned
 from pathlib import Path
 done(Path({str(tmp_path / "out")!r}), [planned("long", steps=1, seconds=60, log={str(tmp_path / "log")!r})], 1)
 """
@@ -581,7 +581,7 @@ def test_a_pool_needs_a_worker():
 
 
 def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
-    from tests.studies import toys
+    from tests.execution import toys
 
     jobs_told = []
 
@@ -594,7 +594,7 @@ def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
     estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
     with (
         Store.open(tmp_path / "out", create=True) as store,
-        Inline("tests.studies.toys:told_of") as engine,
+        Inline("tests.execution.toys:told_of") as engine,
     ):
         store.add_plan("toys", {}, {}, [estimate, *fits])
         drive(store, [estimate, *fits], engine)

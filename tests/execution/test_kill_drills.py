@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from tests.drills import rounds
-from tests.studies.outcomes import outcome
-from tests.studies.toys import JOB, graph
+from tests.execution.outcomes import outcome
+from tests.execution.toys import JOB, graph
 
 from crosswind.execution.engines.inline import Inline
 from crosswind.execution.engines.pool import WorkerPool
@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def start(out, log_file):
-    command = [sys.executable, "-m", "tests.studies.toys", str(out), str(log_file), "2"]
+    command = [sys.executable, "-m", "tests.execution.toys", str(out), str(log_file), "2"]
     return subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -172,7 +172,7 @@ from crosswind.storage import artifacts, database
 from crosswind.storage import run_recorder as recorder
 from crosswind.execution.engines.pool import WorkerPool
 from crosswind.storage.store import Store
-from tests.studies import toys
+from tests.execution import toys
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(5)

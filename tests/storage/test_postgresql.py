@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.execution.toys import JOB, graph, planned
 from tests.live.test_live import STUDY
-from tests.studies.postgres_server import PostgresServer, why_no_server
-from tests.studies.toys import JOB, graph, planned
+from tests.storage.postgres_server import PostgresServer, why_no_server
 
 import crosswind as cw
 from crosswind.cli.main import _status
@@ -82,7 +82,7 @@ def test_three_drivers_share_the_work(url, tmp_path):
     log_file, code = (
         tmp_path / "log",
         (
-            "import sys; from tests.studies import toys as t; from crosswind.execution.scheduler"
+            "import sys; from tests.execution import toys as t; from crosswind.execution.scheduler"
             " import drive\n"
         ),
     )

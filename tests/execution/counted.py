@@ -20,7 +20,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
 from crosswind.execution.engines import Workspace
 
-MODULE = "tests.studies.counted"
+MODULE = "tests.execution.counted"
 LOG = "CROSSWIND_TESTS_LOG"
 SHAPE = (16, 16, 3)
 NAME = "counted-pictures"

@@ -164,11 +164,11 @@ def graph(log_file, seconds=0.1):
     return [*top, *on, *alone, *bases]
 
 
-JOB = "tests.studies.toys:execute"
+JOB = "tests.execution.toys:execute"
 
 
 def main(arguments):
-    """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that
+    """`python -m tests.execution.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that
     can be killed."""
     from crosswind.execution.engines.inline import Inline
     from crosswind.execution.engines.pool import WorkerPool

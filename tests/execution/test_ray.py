@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.execution.toys import planned
 from tests.models.test_sklearn_estimator import table_and_study
-from tests.studies.toys import planned
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
@@ -32,7 +32,7 @@ from crosswind.storage.store import Store
 from crosswind.studies.resources import Resources, parse_resources, resources_of
 from crosswind.studies.spec import study_from
 
-EXECUTE = "tests.studies.toys:execute"
+EXECUTE = "tests.execution.toys:execute"
 
 
 @pytest.fixture(scope="module")
