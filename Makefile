@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/setup.stamp
 PYTEST_ARGS ?=
+# make release-check RELEASE_ARGS="--versions newest --python 3.13"
+RELEASE_ARGS ?=
 # Tests run on all cores; the long drills, which fill the machine by themselves, one after the other.
 SPREAD := -n auto --dist worksteal
 TRAINING := tests/contract/test_methods.py tests/contract/test_models.py tests/models/test_convolution.py tests/training/test_narrow_networks.py
@@ -17,7 +19,7 @@ LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/t
   tests/data/sources/test_digits.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-training lowest docs verify lint format lock clean
+.PHONY: help setup demo test test-all test-training lowest release-check docs verify lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +66,9 @@ lowest: setup ## the lowest versions that pyproject.toml allows, in .venv-lowest
 	$(BIN)/uv pip install --python .venv-lowest/bin/python --quiet -r .venv-lowest.txt pytest hypothesis
 	PYTHONPATH=src .venv-lowest/bin/python -m pytest -p no:cacheprovider -W "ignore:'click.utils:DeprecationWarning" $(LOWEST)
 	PYTHONPATH=src .venv-lowest/bin/python -m crosswind run demo --scale tiny --out demo-out/lowest
+
+release-check: setup ## build wheel and sdist, check them, and use the wheel in an empty environment with the locked versions
+	$(BIN)/python -m tools.release_check $(RELEASE_ARGS)
 
 verify: setup ## the long drills
 	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)

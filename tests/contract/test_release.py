@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools import release_check
 
 import crosswind
 
@@ -24,13 +25,9 @@ LARGEST = {"whl": 3_000_000, "gz": 6_000_000}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both, built by the backend that pyproject.toml names."""
+    """A folder with both."""
     folder = tmp_path_factory.mktemp("dist")
-    build = (
-        "import sys; from hatchling.build import build_sdist, build_wheel;"
-        " build_wheel(sys.argv[1]); build_sdist(sys.argv[1])"
-    )
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, timeout=300)
+    release_check.build(ROOT, folder)
     return folder
 
 
@@ -116,9 +113,55 @@ def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
 
 
 def test_they_are_small(built: Path) -> None:
-    sizes = {path.suffix[1:]: path.stat().st_size for path in built.iterdir()}
+    sizes = {path.suffix[1:]: path.stat().st_size for path in built.glob("crosswind*")}
     assert set(sizes) == set(LARGEST)
     assert all(size < LARGEST[ending] for ending, size in sizes.items()), sizes
+
+
+def test_an_index_takes_them_and_a_stray_module_is_complained_of(
+    built: Path, tmp_path: Path
+) -> None:
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    release_check.check_archives(wheel, sdist)
+    spoiled = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(spoiled, "w") as archive:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name.endswith("/RECORD"):
+                content += b"stray.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n"
+            archive.writestr(name, content)
+        archive.writestr("stray.py", "")
+    with pytest.raises(release_check.ReleaseError, match=r"(?s)status 1.*stray"):
+        release_check.check_archives(spoiled, sdist)
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_serves_in_an_environment_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert release_check.main(["--borrow"]) == 0
+    printed = capsys.readouterr().out
+    assert len(release_check.SMOKE) == 9
+    assert [name for name in release_check.SMOKE if f"  {name}: " in printed] == [
+        *release_check.SMOKE
+    ]
+
+
+@pytest.mark.slow
+def test_a_wheel_that_fails_a_step_is_refused(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = release_check.new_environment(tmp_path / "environment", sys.executable)
+    release_check.install_borrowing(next(built.glob("*.whl")), python)
+    steps = {
+        "wrong words": (("crosswind", "--version"), "99.0", "'99.0' is not in\ncrosswind "),
+        "refused": (("crosswind", "show", "method", "no-such"), "", "status 2\nerror: "),
+    }
+    for number, (name, (words, expected, complaint)) in enumerate(steps.items()):
+        monkeypatch.setattr(release_check, "SMOKE", {name: (words, expected)})
+        with pytest.raises(release_check.ReleaseError) as refusal:
+            release_check.smoke(python, tmp_path / str(number))
+        assert complaint in str(refusal.value), refusal.value
 
 
 def test_the_four_papers_can_be_cited() -> None:
