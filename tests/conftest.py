@@ -20,6 +20,9 @@ for _name in (
 ):
     os.environ[_name] = "1"
 
+# Pictures of a test's files are not kept in the user's folder.
+os.environ["CROSSWIND_DECODED_GIB"] = "0"
+
 import pytest  # noqa: E402  (after the variables above)
 from hypothesis import settings  # noqa: E402
 

@@ -349,6 +349,19 @@ PROGRAMS = (
         ("--files", "4000"),
     ),
     Program(
+        "decoded_files",
+        "reading with nothing kept",
+        (
+            Pattern(
+                rf"^(?P<m>first reading|again)\s+[\d,]+ pictures/s\s+ratio {VALUE} {RANGE}",
+                "a table of pictures where they lie, {m}",
+                "x the time",
+                {"a table of pictures where they lie, again": 0.1},
+                smaller=True,
+            ),
+        ),
+    ),
+    Program(
         "estimate with a pool",
         "the passes that it needs",
         (
@@ -497,7 +510,6 @@ WITHOUT_PROGRAM = (
     ("bf16 on a processor without it", "refused or warned"),
     ("processor minutes of the default tests", "8"),
     ("preparing JPEG files over the fastest decoder", "0.9"),
-    ("an unprepared table of 10,000 pictures", "decoded once"),
 )
 """Goals that no program here measures yet."""
 

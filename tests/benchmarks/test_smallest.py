@@ -20,6 +20,7 @@ SMALLEST = {
     f"{SPEED}.convolution": "--rounds 1 --batch 2",
     f"{SPEED}.corrupted_evaluation": "--images 4 --passes 1 --naive 1",
     f"{SPEED}.corruptions": "--rounds 1 --batch 2 --side 32 --only contrast --no-kornia",
+    f"{SPEED}.decoded_files": "--files 20 --side 32 --rounds 1",
     f"{SPEED}.drawing": "--rounds 1 --pictures 8 --size 16",
     f"{SPEED}.estimate": "--rows 40 --classes 3 --pool 3 --rounds 0 --estimators ni-erase,cbpe",
     f"{SPEED}.evaluation": "--rounds 1 --models small-cnn --only inference",
@@ -89,7 +90,7 @@ def is_started_alone(program: str) -> bool:
 
 def test_every_program_is_run_or_said_to_need_something() -> None:
     started_alone = [program for program in PROGRAMS if is_started_alone(program)]
-    assert len(started_alone) == 57 == len(SMALLEST) + len(NOT_ALONE)
+    assert len(started_alone) == 58 == len(SMALLEST) + len(NOT_ALONE)
     assert sorted([*SMALLEST, *NOT_ALONE]) == started_alone
 
 

@@ -174,12 +174,14 @@ def _missing_extras() -> dict[str, dict[str, Any]]:
 
 def _folders(root: str | None) -> dict[str, str]:
     from crosswind.core.files import root_folder
+    from crosswind.data.decoded_files import decoded_folder
     from crosswind.models.language.chat_cache import cache_file as answers_file
     from crosswind.models.language.feature_cache import features_folder
     from crosswind.reports.charts import cache_file as script_file
 
     places: dict[str, Callable[[], Path | None]] = {
         "prepared data": lambda: root_folder(root),
+        "decoded pictures": lambda: decoded_folder(root),
         "answers of endpoints": answers_file,
         "features of frozen networks": features_folder,
         "script of charts": script_file,

@@ -64,7 +64,7 @@ class FileContents:
 
     Files of different sizes differ, and so do those whose middles do: only the others are read
     whole. What was read is kept as a hash, so that each file is read once, whatever it is compared
-    with. `named(row)`: what errors call it.
+    with. `named(row)`: what errors call it. `border`: pixels that decoding cuts off at each side.
     """
 
     def __init__(
@@ -72,10 +72,12 @@ class FileContents:
         sizes: NDArray[np.int64],
         opened: Callable[[int], Path | bytes],
         named: Callable[[int], str],
+        border: int = 0,
     ) -> None:
         self.sizes = sizes
         self.opened = opened
         self.named = named
+        self.border = border
         of_sizes = hash64(sizes, seed_of(0, "size of a file"))
         self._stages = [of_sizes, np.zeros(len(sizes), np.uint64), np.zeros(len(sizes), np.uint64)]
         self._known = np.zeros(len(sizes), dtype=np.int8)
@@ -87,7 +89,10 @@ class FileContents:
         row_list = rows.tolist()
         sizes = self.sizes[rows]
         return FileContents(
-            sizes, lambda row: opened(row_list[row]), lambda row: named(row_list[row])
+            sizes,
+            lambda row: opened(row_list[row]),
+            lambda row: named(row_list[row]),
+            self.border,
         )
 
     def names(self) -> Hashes:

@@ -153,7 +153,9 @@ class PreparedSource(Source):
         """The data set of the prepared copy, or of own files. Raises `DataError` for what is not
         there or cannot be used."""
         if self.own and self.root is None:
-            return self.finish(self.read(Path()).dataset)
+            from crosswind.data.decoded_files import with_decoded_files
+
+            return self.finish(with_decoded_files(self.read(Path()).dataset))
         from crosswind.data.prepared import open_copy
 
         # A copy of a user's own files has the values that they have, and nobody has said yet which
@@ -281,7 +283,7 @@ def from_files(
     border = options.pop("border", 0)
     images = decoder(opened, size, named, border)
     spec = InputSpec.image(size, size, 3)
-    files = FileContents(sizes, opened, named)
+    files = FileContents(sizes, opened, named, border)
     return AttributedDataset(
         name, table, images, spec, fingerprint=fingerprint, from_files=True, files=files, **options
     )

@@ -47,8 +47,9 @@ class Table(PreparedSource):
     table is loaded. A file that is no whole image when it is asked for. Images are turned as their
     EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without
     keeping their proportions. The fingerprint counts the bytes of each image and does not read
-    them. For many images, prepare a copy and name its `root`: `crosswind prepare table --set
-    path=TABLE --set images=FOLDER --root DIR`.
+    them. Decoded images are kept, see `crosswind.data.decoded_files`. For many images, prepare a
+    copy and name its `root`: `crosswind prepare table --set path=TABLE --set images=FOLDER --root
+    DIR`.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
