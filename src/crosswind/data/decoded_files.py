@@ -163,8 +163,8 @@ def _checksum(picture: NDArray[np.uint8]) -> bytes:
 
 
 def _key(originals: NDArray[np.uint64], shape: tuple[int, int, int], border: int) -> str:
-    """What decides the pictures beside the states of their files: which files in which order, their
-    size, and the decoder."""
+    """The name of a list of pictures: a hash of which files in which order, their size, and the
+    decoder."""
     from PIL import __version__ as pillow
     from PIL import features
 
