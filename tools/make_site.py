@@ -29,11 +29,23 @@ FIRST = ("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "
 
 REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
     "python": ("crosswind", ()),  # its exported names, see `exported`
-    "methods": ("Writing a method", ("crosswind.methods.base",)),
-    "estimators": ("Writing an estimator", ("crosswind.estimators.base",)),
+    "methods": ("Writing a method", ("crosswind.methods.base", "crosswind.core.exhibits")),
+    "estimators": (
+        "Writing an estimator",
+        ("crosswind.estimators.base", "crosswind.evaluation.metrics.metric"),
+    ),
     "sources": (
         "Writing a source",
-        ("crosswind.data.sources.base", "crosswind.data.dataset", "crosswind.data.attributes"),
+        (
+            "crosswind.data.sources.base",
+            "crosswind.data.dataset",
+            "crosswind.data.attributes",
+            "crosswind.core.cards",
+            "crosswind.data.archives.arrays.Expected",
+            "crosswind.data.archives.arrays.npz_rows",
+            "crosswind.data.archives.arrays.read_arrays",
+            "crosswind.data.sources.packed_trees.PackedTrees",
+        ),
     ),
     "models": ("Writing a model", ("crosswind.models.build",)),
     "shifts": ("Writing a shift", ("crosswind.shifts.base",)),
@@ -43,23 +55,25 @@ REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "declarations": (
         "What a class declares",
-        ("crosswind.core.registry", "crosswind.core.knobs", "crosswind.core.types"),
-    ),
-    "testing": (
-        "Checking a class",
         (
-            "crosswind.testing.checks",
-            "crosswind.testing.methods",
-            "crosswind.testing.estimators",
-            "crosswind.testing.sources",
-            "crosswind.testing.models",
-            "crosswind.testing.shifts",
-            "crosswind.testing.transforms",
+            "crosswind.core.registry.register",
+            "crosswind.core.knobs",
+            "crosswind.core.actions.Action",
+            "crosswind.core.types",
+            "crosswind.core.seeds",
         ),
     ),
+    "testing": ("Checking a class", ()),  # its exported names
     "errors": ("Errors and the log", ("crosswind.core.errors", "crosswind.core.log")),
 }
-"""Page -> its title and the modules whose public names it shows."""
+"""Page -> its title, and the modules or single objects that it shows.
+
+A module is shown with all of its public names. `docs/reference/stability.md` names the same."""
+ABOUT = {
+    "python": "What `import crosswind as cw` offers; every name is `cw.NAME`.",
+    "testing": "What `crosswind.testing` offers. Nothing in it needs pytest.",
+}
+"""Page -> the sentence below its title."""
 
 
 def links(text: str) -> list[str]:
@@ -87,22 +101,26 @@ def linked_files() -> Iterator[Path]:
                     waiting.append(target)
 
 
-def exported() -> dict[str, str]:
-    """The exported names of the package, each with the module that defines it."""
+def exported(page: str) -> dict[str, str]:
+    """The exported names of `crosswind` or `crosswind.testing`, each with the module that defines
+    it."""
     import crosswind
+    import crosswind.testing as checks
 
-    return dict(sorted(crosswind._HOMES.items()))
+    if page == "python":
+        return dict(sorted(crosswind._HOMES.items()))
+    return {name: getattr(checks, name).__module__ for name in checks.__all__}
 
 
 def reference_page(page: str) -> str:
     """The text of a page of the reference."""
-    title, modules = REFERENCE[page]
-    if page == "python":
-        parts = [f"::: {module}.{name}\n" for name, module in exported().items()]
-        about = "What `import crosswind as cw` offers; every name is `cw.NAME`."
-        return f"# {title}\n\n{about}\n\n" + "\n".join(parts)
+    title, shown = REFERENCE[page]
+    begin = f"# {title}\n\n"
+    if page in ABOUT:
+        objects = [f"::: {module}.{name}\n" for name, module in exported(page).items()]
+        return f"{begin}{ABOUT[page]}\n\n" + "\n".join(objects)
     options = "    options:\n      show_root_heading: true\n      show_root_full_path: true\n"
-    return f"# {title}\n\n" + "\n".join(f"::: {module}\n{options}" for module in modules)
+    return begin + "\n".join(f"::: {name}\n{options}" for name in shown)
 
 
 def lay_out(source: Path = SOURCE) -> None:

@@ -44,6 +44,12 @@ def of(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("example", [name], indirect=True)
 
 
+def test_the_guide_counts_the_lines_of_the_last_layer() -> None:
+    guide = (FOLDER.parent / "docs" / "guides" / "extending.md").read_text(encoding="utf-8")
+    lines = (FOLDER / "own_last_layer.py").read_text(encoding="utf-8").splitlines()
+    assert f"(Kirichenko et al. 2023) in {len(lines)} lines with its study" in guide
+
+
 def test_every_example_says_what_it_shows_and_how_long_it_takes() -> None:
     assert len(EXAMPLES) == 7
     for path in EXAMPLES:

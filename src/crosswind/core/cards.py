@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 CARDS = Path(__file__).parents[1] / "data" / "sources" / "cards.toml"
+"""The file with the cards of the package's own data sets."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 USUAL_LENGTH = 1000
 """Characters of a message."""
 SHOWN_CHOICES = 30
+"""Valid choices that a message lists at most."""
 LONGEST_CHOICE, LONGEST_LISTING = 100, 1000
 """Characters of one choice, such as a value of a column, and of all that are listed."""
 REPORT_REMEDY = (

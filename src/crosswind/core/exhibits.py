@@ -25,8 +25,10 @@ FILE = "exhibits.json"
 
 @dataclass(frozen=True)
 class Bars:
-    """Numbers by name, such as a histogram's counts by bin: `values` in the order in which they are
-    drawn, `unit` what they are."""
+    """Numbers by name, such as a histogram's counts by bin.
+
+    `values`: finite, drawn in their order. `unit`: what they are. `caption`: a sentence below.
+    """
 
     values: Mapping[str, float]
     unit: str
@@ -41,7 +43,8 @@ class Bars:
 class Picture:
     """An image as a PNG file; `Picture.of` makes one of pixels, `Picture.sheet` one of images.
 
-    `columns` and `rows`: what is written over the columns of a sheet and beside its rows, evenly.
+    `png`: the bytes of the file. `caption`: a sentence below. `columns` and `rows`: what is written
+    over the columns of a sheet and beside its rows, evenly.
     """
 
     png: bytes = field(repr=False)
@@ -126,7 +129,8 @@ _PNG, _END = b"\x89PNG\r\n\x1a\n", _chunk(b"IEND", b"")
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: `columns` by name, and `rows` of texts, numbers or None."""
+    """A table: `columns` by name, and `rows` of texts, numbers or None. `caption`: a sentence
+    below."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str | float | int | None]]
@@ -141,6 +145,7 @@ class Grid:
 
 
 Exhibit = Bars | Picture | Grid
+"""Whatever a report can draw."""
 
 
 def write_exhibits(folder: Path, exhibits: Mapping[str, Exhibit]) -> None:

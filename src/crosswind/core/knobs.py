@@ -24,8 +24,8 @@ REQUIRED = dataclasses.MISSING
 
 @dataclass(frozen=True)
 class Log:
-    """A search range, drawn evenly in the logarithm when `log`, else evenly in the value; or a set
-    of choices."""
+    """A search range from `low` to `high`, drawn evenly in the logarithm when `log`, else evenly in
+    the value; or a set of `choices`."""
 
     low: float = 0.0
     high: float = 0.0
@@ -71,12 +71,14 @@ def choose(*values: Any) -> Log:
 
 @dataclass(frozen=True)
 class Knob:
-    """One declared hyperparameter.
+    """One declared hyperparameter: the field `name` of its class.
 
-    `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for
-    words; empty means that the class itself checks. `annotation` is the text of the field's type.
-    `grid` maps a paper's key to the values that it searched. `below`: the knob whose value this one
-    must stay below.
+    `default` is `REQUIRED` where the user must give a value. `doc`: a phrase on what it is.
+    `source`: where the default was found. `search`: the range that searches draw from. `domain` is
+    an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty
+    means that the class itself checks. `annotation` is the text of the field's type. `grid` maps a
+    paper's key to the values that it searched. `below`: the knob whose value this one must stay
+    below.
     """
 
     name: str
@@ -393,7 +395,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Limit:
-    """The values of knobs at which a method becomes another one: a free test.
+    """The values of `knobs` at which a method becomes another one: a free test.
 
     `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`:
     the mean of the mean losses of all groups, or of the environments in a batch. `reason` says why

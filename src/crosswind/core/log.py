@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOGGER = logging.getLogger("crosswind")
+"""The logger under which everything of Crosswind logs."""
 LOGGER.addHandler(logging.NullHandler())
 
 

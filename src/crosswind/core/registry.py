@@ -75,7 +75,15 @@ _LIVE: dict[tuple[str, str], type] = {}
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a registered class, known without importing it."""
+    """Facts of a registered class, known without importing it.
+
+    `name`: in studies. `kind`: as registered, such as `method`. `room`: the package of its kind,
+    such as `methods`. `module`, `qualname`, `doc`: where the class lies, and its docstring. `knobs`:
+    its settings. `defines`: the names of what its body defines. All others are what the class
+    declares under that name, None or empty where it declares nothing: `needs`, `limit`, `action`,
+    `version` and `family` of a method, `built` of a model, `card`, `copy` and `own` of a source,
+    `access` of an estimator, and `extra`, the extra of Crosswind that it needs.
+    """
 
     name: str
     kind: str

@@ -25,8 +25,10 @@ from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import digest_arrays
 from crosswind.data.spellings import look_of
 
-MOST_ROWS = 50_000_000  # of a table that is made or read whole
-MOST_VALUES = 65_535  # codes are at most 16 bits wide, so that a table of many rows stays small
+MOST_ROWS = 50_000_000
+"""Rows that a table has at most that is made or read whole."""
+MOST_VALUES = 65_535
+"""Values that an attribute has at most: codes of 16 bits keep a table of many rows small."""
 
 _FEW = 5_000
 """Values of an attribute that are looked for by how they look, too."""
@@ -42,7 +44,7 @@ def spelled(value: object) -> str:
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of the rows: its name and the names of its values, code 0 first.
+    """One attribute of the rows: its `name` and the names of its `values`, code 0 first.
 
     Raises `InputError` for an empty name, no values, a value named twice, and more than 65,535
     values.
@@ -211,6 +213,7 @@ class AttributeTable:
 
 
 MODES = ("fixed", "per-visit")
+"""When the value of a training row is drawn: once, or each time that the row is seen."""
 Settings = Mapping[str, Any] | tuple[Mapping[str, Any], ...] | None
 """Of a value of a derived attribute: knobs of its transform; several `{transform, knobs}` of which
 each row draws one; or None."""
@@ -227,8 +230,8 @@ def transform_facts(name: str, field: str = "transform") -> Facts:
 class DerivedAttribute:
     """An attribute whose values are made by transforms of the image, or of the text.
 
-    `values`: names of the values. `transform`: a registered transform; "" where every value names
-    its own. `settings`: one entry a value in the order of `values` (or a mapping from value to
+    `name`: of the attribute. `values`: names of the values. `transform`: a registered transform; ""
+    where every value names its own. `settings`: one entry a value in the order of `values` (or a mapping from value to
     entry). An entry has the transform's knobs, among which `transform` names another one; or it is
     None where the value stays untouched. Of several each row draws one, all as likely. The choices
     are the values of a knob (or of `transform`) that are given as a list, each with each, or those

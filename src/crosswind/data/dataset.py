@@ -20,7 +20,9 @@ from crosswind.data.contents import FileContents
 from crosswind.data.spellings import UnitDoubts
 
 Read = Callable[[NDArray[np.int64]], NDArray[Any]]
+"""Gives the inputs of rows int64 [n], one each, in their order."""
 Images = Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+"""Gives the images of rows int64 [n], uint8 [n, h, w, c]."""
 
 SHOWN = 8
 """Attributes that a data set names where it is printed."""

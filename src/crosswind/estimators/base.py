@@ -26,6 +26,7 @@ LEVEL = 0.9
 """Of every interval."""
 
 Floats = NDArray[np.float64]
+"""An array of numbers of double precision."""
 
 DrawnRows: TypeAlias = "tuple[NDArray[np.int64] | None, NDArray[np.int64]]"
 """Rows of the source, None for all as they are, and rows of the target; repeats allowed."""
@@ -128,8 +129,10 @@ def order_of_rows(logits: NDArray[Any], last: NDArray[np.int64]) -> NDArray[np.i
 @final
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Answers for rows whose labels are known, int64 [n]. `family`: sets of a pool that resemble
-    each other share it."""
+    """`answers` for n rows whose classes are known: `label` int64 [n].
+
+    `name`: of the set, for messages. `family`: sets of a pool that resemble each other share it.
+    """
 
     answers: Answers
     label: NDArray[np.int64]
@@ -164,7 +167,8 @@ class Labelled:
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """An accuracy in [0, 1] and its 90% interval, None where there is none.
+    """An `accuracy` in [0, 1] and the ends of its 90% interval, `low` and `high`, None where there is
+    none.
 
     `basis`: what the interval covers. `pool`: errors as large as those on labelled sets of other
     distributions. `rows`: the chance of which rows were drawn, and nothing else. `warnings` are
@@ -221,7 +225,7 @@ class Measure(ABC):
     """A registered measure of what a model says of rows; a map that is fitted on a pool makes an
     accuracy of it.
 
-    `no_pool_interval`: as of an `Estimator`.
+    `access`, `no_pool_interval`: as of an `Estimator`.
     """
 
     access: ClassVar[Access] = Access(pool=True)
@@ -233,7 +237,10 @@ class Measure(ABC):
 
 
 class Joint(ABC):
-    """A registered estimator of the accuracies of several models on the same rows."""
+    """A registered estimator of the accuracies of several models on the same rows.
+
+    `access`, `resamples`: as of an `Estimator`; `access.models` is the least number of models.
+    """
 
     access: ClassVar[Access] = Access(models=2)
     resamples: ClassVar[int] = 0

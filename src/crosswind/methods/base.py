@@ -60,16 +60,19 @@ __all__ = [
 ]
 
 Modules: TypeAlias = "dict[str, nn.Module]"
+"""The networks of a run by name, on its device."""
 State: TypeAlias = "dict[str, Tensor]"
+"""What a method keeps beside its networks, by name, on the run's device."""
 
 
 @dataclass(frozen=True)
 class Info:
     """Facts that a method may know of a run before it starts; plain values.
 
-    `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and
-    `environment_counts[e]` are numbers of training rows, 0 for a cell that training never shows.
-    `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
+    `input`: a row as the model takes it. `n_classes`: outputs of the classifier. `n_rows` training
+    rows. `group_names`, `environment_names` and `class_names` are in the order of their codes;
+    `group_counts[g]`, `environment_counts[e]` and `class_counts[k]` are numbers of training rows, 0
+    for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
     """
 
     input: InputSpec
@@ -138,7 +141,8 @@ class Batch:
     int64 [n, t]. `y` int64 [n], noise included. `ids` int64 [n]: the row's place in the training
     set, in [0, Info.n_rows), the same in every stage; an extra example carries its parent's. A row
     occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64
-    [n]: cell; `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the
+    [n]: cell; `environment` int64 [n] or None. `pair`: the partners that `Method.partners` asks for.
+    `views`: what `Method.views` asks for beyond the
     first, each like `x`. `step` counts from 0 in each stage, `steps` is the stage's length, `epoch`
     is that of the first row, `progress` = step / steps, in [0, 1). `stage` is the stage's name.
     """
@@ -175,8 +179,9 @@ class Loss:
 class OptimiserSpec:
     """One declared optimiser: the loop builds, steps and checkpoints it.
 
-    `parameters`: what it updates; a parameter may stand in two optimisers. None for a number means
-    the study's. `clip`: largest norm of the gradient over all its parameters. `schedule(step,
+    `parameters`: what it updates; a parameter may stand in two optimisers. `kind`: `sgd`, `adam` or
+    `adamw`. `lr`, `weight_decay`, `momentum`, `betas` and `eps` are torch's. None means the study's
+    value. `clip`: largest norm of the gradient over all its parameters. `schedule(step,
     epoch)` multiplies the learning rate, both counted in the stage; None with the study's learning
     rate: the study's schedule.
     """
@@ -210,12 +215,14 @@ class Stage:
     """One stage of training.
 
     `name` keys the random streams: two methods whose stages have the same name see the same
-    batches. `start`: `"fresh"`, the networks as at the run's beginning, or `"last"`, as they are;
-    the first stage is fresh, optimisers always start anew, state goes on. `end`: what the stage
+    batches. `start`: `"fresh"`, the networks as at the run's beginning, or `"last"`, as they are.
+    The first stage takes them as `stage` leaves them, whatever its `start`. Optimisers always start
+    anew, state goes on. `end`: what the stage
     hands on, and the next call of `stage` sees: `"last"`, or `"best"` by in-distribution
     validation, state included. `weights` float [n_rows]: rows are drawn in proportion, with
     replacement. `copies` int64 [n_rows]: how often a row stands in each epoch's permutation.
-    `steps`: length, None for the study's. `stop`: whether the stop rule applies; `patience`
+    `extra`: rows beside them. `steps`: length, None for the study's; 0 where what `stage` did to the
+    networks is all. `stop`: whether the stop rule applies; `patience`
     replaces the study's. `validate` False: nothing is measured, as where no classifier is trained
     yet. Selection rules read the last stage.
     """
@@ -262,15 +269,16 @@ class Unlabelled:
 
 
 class MakeModel(Protocol):
-    """Builds one more model as the study configures it."""
+    """Builds one more model as the study configures it:
+    `make_model(*, n_classes=None, base=False, **knobs)`.
+
+    `n_classes`: outputs, None for the data's. `knobs` replace those of the study's model. The first
+    call of a run has the initial weights that every method of the seed starts from, each further
+    call others. `base`: the weights of the base run that `needs.base` declares.
+    """
 
     def __call__(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
-        """A model with `n_classes` outputs (None: the data's) and the study's model knobs, some
-        replaced by `knobs`.
-
-        The first call of a run has the initial weights that every method of the seed starts from,
-        each further call others. `base`: the weights of the base run that `needs.base` declares.
-        """
+        """See the class."""
         ...
 
 
@@ -297,7 +305,7 @@ class HeldOut(Protocol):
 class RunContext(Protocol):
     """The services of the loop for `update` and `stage`.
 
-    `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows]
+    `info`: facts of the run. `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows]
     and `environment` int64 [n_rows] or None are the training rows', on the run's device; `holdout`
     is None unless `needs.holdout` declares it; `seed` is for `torch_seed` and `stream` inside
     `stage`; `last` is the stage that has ended, None before the first.
@@ -333,13 +341,20 @@ class RunContext(Protocol):
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
         """Features [m, d] of training rows by `modules["model"]` or the base run's model, in
-        evaluation mode; on the CPU."""
+        evaluation mode; on the CPU. They are of the training's precision, so that a run in bfloat16
+        has them in bfloat16: `.float()` before numpy."""
         ...
 
 
 class Method:
     """A way to train a classifier and to predict with it. Subclasses are frozen dataclasses whose
-    fields are knobs."""
+    fields are knobs.
+
+    Every subclass declares `needs`, what it cannot do without; `limit`, the setting at which it
+    equals another method, or why there is none; and `version`, raised when it computes other
+    numbers. `action`: how a run measures what the method adds to plain training, where that does not
+    follow from the limit.
+    """
 
     needs: ClassVar[Needs] = Needs()
     limit: ClassVar[Limit] = Limit.none("abstract")

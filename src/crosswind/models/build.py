@@ -160,7 +160,11 @@ def names_of_any_shape(network: nn.Module) -> set[str]:
 
 
 class Backbone(ABC):
-    """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs."""
+    """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs.
+
+    `built`: what it is made of and takes, known without building it. `version`: raised when the same
+    seed gives other weights or outputs.
+    """
 
     built: ClassVar[Form] = Form()
     version: ClassVar[int] = 1

@@ -43,8 +43,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a study: every combination of the label's classes and the values of some
-    attributes.
+    """The cells of a study: every combination of the classes of `label` and the values of
+    `attributes`.
 
     Arrays over cells have the shape (classes, values of attribute 1, values of attribute 2, ...).
     Raises `InputError` where an attribute is named twice or is the label.
@@ -154,7 +154,7 @@ class Supplement:
 
 @dataclass(frozen=True, eq=False)
 class NormalForm:
-    """Weights on cells and supplements: all that a shift is.
+    """Weights on cells, and `supplements` drawn on top: all that a shift is.
 
     `factors`: float64 arrays >= 0 that broadcast to `shape`; the weights are their product. They
     are kept apart and multiplied in one fixed order, because floating-point products depend on the
@@ -223,7 +223,11 @@ class NormalForm:
 
 class Shift(ABC):
     """One controlled difference between training and test. Concrete shifts are frozen dataclasses
-    of knobs."""
+    of knobs.
+
+    `registered_name`: its `type` in study files, set by `register`. A subclass declares `version`,
+    raised when the same settings give other weights.
+    """
 
     registered_name: ClassVar[str]
     numbers: ClassVar[tuple[str, ...]] = ()
@@ -277,7 +281,7 @@ class Shift(ABC):
 @final
 @dataclass(frozen=True)
 class All(Shift):
-    """Several shifts at once: the normal forms of all, joined by `&`. No shift at all is
+    """Several shifts at once: the normal forms of all `parts`, joined by `&`. No shift at all is
     uniform."""
 
     parts: tuple[Shift, ...] = ()

@@ -182,7 +182,7 @@ class PreparedSource(Source):
 
 class PicturesInChannels(PreparedSource):
     """A prepared source with a knob `channels`, 1 or 3, that the prepared copy does not depend
-    on."""
+    on: `after` names it."""
 
     after = ("channels",)
 
