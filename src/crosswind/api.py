@@ -508,6 +508,7 @@ def estimate(
     label: str | None = None,
     images: str | Path | None = None,
     text: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
@@ -516,8 +517,8 @@ def estimate(
     near_rows: int = NEAR_ROWS,
     tell: Callable[[str], object] | None = None,
 ) -> Estimates:
-    """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that
-    applies, which to believe, and why.
+    """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that applies,
+    which to believe, and why.
 
     `model` is one of: a run whose weights were kept (`STORE#KEY`); a file of weights
     (`FILE.safetensors`); an ONNX file; a function (`module:function`, `FILE.py:function`). A file
@@ -525,23 +526,26 @@ def estimate(
     `size`, `channels`. An ONNX file and a function take `settings` of the model `onnx` or
     `callable`. Or it is a model of this program: what `cw.train` returns, a fitted estimator with
     `predict_proba`, or a function from a batch to scores. Such a model takes data sets, and frames
-    and arrays as they stand, `source` then being a frame with the column `label` or a pair of
-    inputs and labels. `beside`: further models of the same classes, for estimators that compare
-    models. Their outputs are in the order of the model's or in that of `beside_classes`, one for
-    all or one for each. `data`: a folder of pictures, a table, a registered source, or a data set.
-    A table has a column of paths (under `images`, by default the table's folder) or of texts
-    (`text`: that column, or the columns of a text's parts). Its labels are never read, if it has
-    any. `source`: labelled rows of the distribution that the model was trained on, in the same
-    forms, with `label` its column. A folder has a sub-folder a class. For a run its validation set.
-    `classes`: in the order of the model's outputs, by default those of the model, else of the
-    source: numbers by their size, others sorted as text. Outputs that labelled rows show to stand
-    in another order are refused, unless `classes` is that order. Instead of model and data,
-    `predictions`: a table with a column of logits or probabilities a class, or a frame. `source` is
-    then one too, and `classes` names the columns of scores in their order. `estimators`: names, or
-    names with settings; by default all that apply, of the neighbourhoods `ni-randaugment` and
-    `ni-eda` alone. `size`: side of pictures in pixels, where the model does not say. `pool_rows`,
-    `near_rows`: labelled rows that are shown under every change, and rows whose neighbours are
-    asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
+    and arrays as they stand. `beside`: further models of the same classes, for estimators that
+    compare models. Their outputs are in the order of the model's or in that of `beside_classes`,
+    one for all or one for each. `data`: a folder of pictures, a table, a registered source, or a
+    data set. A table has a column of paths (under `images`, by default the table's folder), one of
+    texts (`text`: that column, or the columns of a text's parts), or columns of numbers. Its labels
+    are never read, if it has any. A frame and an array [n, d] are tables of numbers, `source` then
+    being a frame with the column `label` or a pair of inputs and labels. Of numbers a model reads
+    the columns that it names (`feature_names_in_`, the inputs of an ONNX file), else all beside the
+    label, or `columns` in the model's order. `source`: labelled rows of the distribution that the
+    model was trained on, in the same forms, with `label` its column. A folder has a sub-folder a
+    class. For a run its validation set. `classes`: in the order of the model's outputs, by default
+    those of the model, else of the source: numbers by their size, others sorted as text. Outputs
+    that labelled rows show to stand in another order are refused, unless `classes` is that order.
+    Instead of model and data, `predictions`: a table with a column of logits or probabilities a
+    class, or a frame. `source` is then one too, and `classes` names the columns of scores in their
+    order. `estimators`: names, or names with settings; by default all that apply, of the
+    neighbourhoods `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where
+    the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every
+    change, and rows whose neighbours are asked for; 0 leaves that out. `tell` is told what is being
+    asked, in sentences.
 
     Raises `InputError` and `DataError` with one sentence.
     """
@@ -557,6 +561,7 @@ def estimate(
         label=label,
         images=images,
         text=text,
+        columns=columns,
         classes=classes,
         settings=settings,
         estimators=estimators,

@@ -26,7 +26,8 @@ def estimate_command(
             "--model",
             metavar="MODEL",
             help=(
-                "STORE#KEY of a run, FILE.safetensors with its card, FILE.onnx, or module:function."
+                "STORE#KEY of a run, FILE.safetensors with its card, FILE.onnx, FILE.skops, or"
+                " module:function."
             ),
         ),
     ] = None,
@@ -35,7 +36,7 @@ def estimate_command(
         typer.Option(
             "--data",
             metavar="DATA",
-            help="A folder of pictures, a table with paths or texts, or a source.",
+            help="A folder of pictures, a table with paths, texts or numbers, or a source.",
         ),
     ] = None,
     source: Annotated[
@@ -76,6 +77,17 @@ def estimate_command(
             "--text",
             metavar="A,B,...",
             help="The column of texts of a table, or those of their parts; default: text.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="A,B,...",
+            help=(
+                "The columns of numbers of a table that the model reads, in its order; default:"
+                " those that it names, or all."
+            ),
         ),
     ] = None,
     classes: Annotated[
@@ -165,6 +177,7 @@ def estimate_command(
         label=label,
         images=images,
         text=listed(text) or None,
+        columns=listed_classes(columns),
         classes=listed_classes(classes),
         beside_classes=[listed_classes(order) or [] for order in beside_classes or ()],
         settings=model_settings,

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.tabular import KINDS
 from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.estimate import ask
-from crosswind.unlabelled.frames import ask_frames, is_frame
+from crosswind.unlabelled.frames import ask_frames
+from crosswind.unlabelled.model_under_test import estimator_of_word
+from crosswind.unlabelled.number_tables import is_frame
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 
@@ -23,15 +27,28 @@ def answer_request(request: EstimateRequest) -> Estimates:
         if value is None:
             raise InputError(field, "is needed, or a table of predictions")
     is_named = isinstance(request.model, str | Path)
-    if not is_frame(request.data):
-        return ask(replace(request, model=str(request.model)) if is_named else request)
+    fitted = _fitted_on_a_frame(request)
+    if fitted is not None:
+        title = Path(request.model).name if is_named else type(fitted).__name__
+        return ask_frames(replace(request, model=fitted), title)
     if is_named:
-        raise InputError(
-            "data",
-            "is a frame, which only a model of this program can be given; name a table's file, or"
-            " make a data set of it (cw.from_frame)",
-        )
-    return ask_frames(request)
+        return ask(replace(request, model=str(request.model)))
+    if is_frame(request.data):
+        return ask_frames(request, type(request.model).__name__)
+    return ask(request)
+
+
+def _fitted_on_a_frame(request: EstimateRequest) -> Any:
+    """The estimator that is asked, where it knows the columns of the frame that it was fitted on and
+    is asked about a table; else None."""
+    data = request.data
+    is_file = isinstance(data, str | Path) and Path(data).suffix.lower() in KINDS
+    if not is_file and not is_frame(data):
+        return None
+    estimator = request.model
+    if isinstance(estimator, str | Path):
+        estimator = estimator_of_word(str(estimator), request.settings or {})
+    return estimator if hasattr(estimator, "feature_names_in_") else None
 
 
 def _of_scores(request: EstimateRequest) -> Estimates:

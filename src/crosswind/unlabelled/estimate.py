@@ -37,6 +37,7 @@ from crosswind.studies.estimates import kind_of_neighbours
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
 from crosswind.unlabelled.estimator_choice import estimator_settings, wanted_estimators
+from crosswind.unlabelled.model_columns import listed_columns, unnamed_columns
 from crosswind.unlabelled.model_under_test import AskedModel, Sets, asked_model, reordered
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.target_rows import Rows, codes_of, plain_rows, read_rows
@@ -62,7 +63,7 @@ def ask(request: EstimateRequest) -> Estimates:
     estimator_facts = wanted_estimators(request.estimators)
     subject = asked_model(request.model, request.settings or {})
     models_beside = _besides(request.beside, request.beside_classes)
-    target, labelled_rows = _read_both(request, subject)
+    target, labelled_rows, column_notes = _read_both(request, subject)
     names = _class_names(subject, request.classes, labelled_rows)
     kind = target.dataset.check_inputs().kind
     settings_by_estimator = estimator_settings(estimator_facts, request.estimators, kind)
@@ -74,7 +75,7 @@ def ask(request: EstimateRequest) -> Estimates:
         _read_features(estimator_facts),
         settings_by_estimator,
     )
-    notes = _order_notes(subject, first_model, request.classes, labelled_rows)
+    notes = column_notes + _order_notes(subject, first_model, request.classes, labelled_rows)
     companions = []
     for model_beside, order in models_beside:
         questions, order_note = _companion(model_beside, order, first_model, target, labelled_rows)
@@ -126,17 +127,31 @@ def ask(request: EstimateRequest) -> Estimates:
 # -- what is asked ---------------------------------------------------------------------------------
 
 
-def _read_both(request: EstimateRequest, subject: AskedModel) -> tuple[Rows, Rows | None]:
-    """The rows to estimate, and the labelled rows where the request has any."""
+def _read_both(
+    request: EstimateRequest, subject: AskedModel
+) -> tuple[Rows, Rows | None, tuple[str, ...]]:
+    """The rows to estimate, the labelled rows where the request has any, and what is to be said of
+    the columns that were taken of their tables."""
     takes = subject.input
     size = request.size
     folder = request.image_folder
     text = request.text_columns
-    target = read_rows(request.data, "data", takes, size, None, folder, text)
-    if request.source is None:
-        return target, None
-    label = request.label or ""
-    return target, read_rows(request.source, "source", takes, size, label, folder, text)
+    columns = subject.columns.with_chosen(request.columns, request.label)
+    source = None
+    if request.source is not None:
+        label = request.label or ""
+        source = read_rows(request.source, "source", takes, size, label, folder, text, columns)
+        if source.columns and columns.names is None:
+            columns = replace(columns, names=source.columns)
+    target = read_rows(request.data, "data", takes, size, None, folder, text, columns)
+    notes = []
+    if target.columns and (subject.columns.names or columns.chosen) is None:
+        order = target if source is None else source
+        notes.append(unnamed_columns(subject.name, order.name, order.columns))
+    for rows in (target, source):
+        if rows is not None and rows.unread:
+            notes.append(f"Of {rows.name} it does not read {listed_columns(rows.unread)}.")
+    return target, source, tuple(notes)
 
 
 def _read_features(estimator_facts: Sequence[Facts]) -> bool:

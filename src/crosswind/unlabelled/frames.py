@@ -4,44 +4,128 @@ frames and arrays that nobody labelled."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
-from crosswind.data.tabular import frame_of
+from crosswind.data.table_inputs import input_array
+from crosswind.data.tabular import KINDS, NAMES_ABOVE, frame_of, read_table
 from crosswind.unlabelled.answer import Estimates
+from crosswind.unlabelled.model_columns import (
+    ModelColumns,
+    all_numbers,
+    counted_columns,
+    fitted_columns,
+    listed_columns,
+    unnamed_columns,
+)
+from crosswind.unlabelled.number_tables import LABEL, LABELLED_FORMS, cells_of, is_frame
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 
-_LABEL = "label"
-_FORMS = "a frame with a column of labels, or a pair of inputs and labels"
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 
-def is_frame(rows: Any) -> bool:
-    """Whether rows are a frame, a mapping or an array, which a model of a program takes as they
-    stand."""
-    room = type(rows).__module__.partition(".")[0]
-    return room in ("polars", "pandas", "pyarrow", "numpy", "scipy") or isinstance(rows, dict)
+def ask_frames(request: EstimateRequest, title: str) -> Estimates:
+    """The estimates of a classifier on a frame or an array of new rows, or on a table's file where
+    the classifier was fitted on a frame. `title`: what errors call the classifier.
 
-
-def ask_frames(request: EstimateRequest) -> Estimates:
-    """The estimates of a classifier on a frame or an array of new rows.
-
-    `source` of the request: labelled rows, a frame with the column `label`, or a pair of inputs and labels. The
-    classifier is given what it was fitted on: frames and arrays as they stand, without the column
-    of labels. Raises `InputError`, `DataError`.
+    `source` of the request: labelled rows, a frame with the column `label`, or a pair of inputs and
+    labels. The classifier is given what it was fitted on: of frames the columns that it names, an
+    array where it names none and tells their number, else all but the label. Raises `InputError`,
+    `DataError`.
     """
     names = _class_names(request.model, request.classes)
-    inputs = _without(request.data, request.label)
-    predictions = _scores(request.model, inputs, names, "data")
-    if request.source is None:
-        return ask_table(predictions, None, None, request.estimators, names)
-    labelled_inputs, labels = _inputs_and_labels(request.source, request.label)
-    source_table: dict[str, Any] = _scores(request.model, labelled_inputs, names, "source")
-    source_table = {**source_table, _LABEL: [str(value) for value in labels]}
-    return ask_table(predictions, source_table, _LABEL, request.estimators, names)
+    columns = fitted_columns(request.model, title).with_chosen(request.columns, request.label)
+    source_table: dict[str, Any] | None = None
+    label = None
+    if request.source is not None:
+        labelled_rows, labels = _rows_and_labels(_opened(request.source, "source"), request.label)
+        labelled = _inputs(labelled_rows, columns, columns.names, "source")
+        columns = columns if columns.names else replace(columns, names=labelled.columns)
+        label = LABEL
+        source_table = {**_scores(request.model, labelled, title, names, "source")}
+        source_table[LABEL] = [str(value) for value in labels]
+    fitted_names = fitted_columns(request.model, title).names
+    inputs = _inputs(_opened(request.data, "data"), columns, fitted_names, "data")
+    predictions = _scores(request.model, inputs, title, names, "data")
+    estimates = ask_table(predictions, source_table, label, request.estimators, names)
+    notes = list(estimates.notes)
+    if inputs.columns and fitted_names is None and columns.chosen is None:
+        table = "data" if request.source is None else "source"
+        notes.append(unnamed_columns(title, f"the frame of {table}", inputs.columns))
+    if inputs.unread:
+        notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
+    return replace(estimates, notes=tuple(notes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """What a classifier is given of rows; of a frame the columns that it reads, None for anything
+    else, and those that it does not."""
+
+    rows: Any
+    columns: tuple[str, ...] | None = None
+    unread: tuple[str, ...] = ()
+
+
+def _opened(rows: Any, field: str) -> Any:
+    """A table's file as a frame, whose columns are numbers where all cells of them are; a mapping
+    and a table of Arrow as a frame too; anything else as it is."""
+    if isinstance(rows, str | Path):
+        if Path(rows).suffix.lower() not in KINDS:
+            problem = f"{str(rows)!r} is no table, and the model was fitted on the columns of one"
+            raise InputError(field, problem, KINDS)
+        return _typed(read_table(str(rows), field, remedy=NAMES_ABOVE))
+    if isinstance(rows, dict) or type(rows).__module__.startswith("pyarrow"):
+        return frame_of(rows, field)
+    return rows
+
+
+def _typed(frame: DataFrame) -> Any:
+    """The rows of a CSV file, in which all is text, with numbers where they are some; as a frame of
+    pandas where that is installed, which most estimators are fitted on."""
+    columns = {name: cells_of(frame, name) for name in frame.columns}
+    try:
+        from pandas import DataFrame as PandasFrame
+    except ImportError:
+        import polars
+
+        return polars.DataFrame(columns)
+    return PandasFrame(columns)
+
+
+def _inputs(
+    rows: Any, columns: ModelColumns, fitted_names: Sequence[str] | None, field: str
+) -> _Inputs:
+    """What the classifier is given of rows. `fitted_names`: the columns of the frame that it was
+    fitted on."""
+    room = type(rows).__module__.partition(".")[0]
+    if room not in ("pandas", "polars") or not hasattr(rows, "columns"):
+        return _Inputs(rows)
+    every = [str(name) for name in rows.columns]
+    inputs = [name for name in every if name != columns.label]
+    frame = frame_of(rows, field)
+    table = f"the frame of {field}"
+    says_columns = columns.chosen or columns.names or columns.count is not None
+    read = columns.of(frame, table, field) if says_columns else inputs
+    unread = tuple(name for name in inputs if name not in read)
+    if fitted_names is None and columns.count is not None:
+        return _Inputs(input_array(frame, read, (), table), tuple(read), unread)
+    positions = [every.index(name) for name in read]
+    chosen_rows = rows.iloc[:, positions] if room == "pandas" else rows[:, positions]
+    if fitted_names is not None and read != list(fitted_names):
+        new_names = dict(zip(chosen_rows.columns, fitted_names, strict=True))
+        if room == "polars":
+            chosen_rows = chosen_rows.rename(new_names)
+        else:
+            chosen_rows = chosen_rows.rename(columns=new_names)
+    return _Inputs(chosen_rows, tuple(read), unread)
 
 
 def _class_names(model: Any, classes: Sequence[str] | None) -> list[str]:
@@ -56,54 +140,54 @@ def _class_names(model: Any, classes: Sequence[str] | None) -> list[str]:
     return [str(name) for name in np.asarray(fitted_classes).tolist()]
 
 
-def _inputs_and_labels(source: Any, label: str | None) -> tuple[Any, list[Any]]:
-    """The inputs of labelled rows, and their labels."""
+def _rows_and_labels(source: Any, label: str | None) -> tuple[Any, list[Any]]:
+    """Labelled rows, and their labels."""
     if isinstance(source, tuple) and len(source) == 2:
         inputs, labels = source
         return inputs, list(np.asarray(labels).tolist())
     if not is_frame(source) or type(source).__module__.startswith("numpy"):
-        raise InputError("source", f"must be {_FORMS}, not {shown(source)}")
-    frame = frame_of(source, "source")
+        raise InputError("source", f"must be {LABELLED_FORMS}, not {shown(source)}")
+    names = [str(name) for name in source.columns]
     if label is None:
-        raise InputError("label", "is needed: the column of the source's labels", frame.columns)
-    if label not in frame.columns:
-        raise unknown("label", "column of the source", label, frame.columns)
-    return _without(source, label), frame[label].to_list()
+        raise InputError("label", "is needed: the column of the source's labels", names)
+    if label not in names:
+        raise unknown("label", "column of the source", label, names)
+    return source, list(source[label].to_list())
 
 
-def _without(rows: Any, label: str | None) -> Any:
-    """A frame without its column of labels, if it has that; anything else as it is."""
-    room = type(rows).__module__.partition(".")[0]
-    if (
-        label is None
-        or room in ("numpy", "scipy")
-        or label not in list(getattr(rows, "columns", rows))
-    ):
-        return rows
-    if room == "pandas":
-        return rows.drop(columns=[label])
-    if room in ("polars", "pyarrow"):
-        if room == "polars":
-            return rows.select([column for column in rows if column.name != label])
-        return rows.drop_columns([label])
-    return {name: values for name, values in rows.items() if name != label}
-
-
-def _scores(model: Any, inputs: Any, names: Sequence[str], field: str) -> dict[str, NDArray[Any]]:
+def _scores(
+    model: Any, inputs: _Inputs, title: str, names: Sequence[str], field: str
+) -> dict[str, NDArray[Any]]:
     """The probability of each class as columns. Raises `DataError` for what the model cannot do."""
     answering = getattr(model, "predict_proba", None) or (model if callable(model) else None)
     if answering is None:
         raise InputError("model", "has no predict_proba: estimates of a frame need probabilities")
     try:
-        scores = np.asarray(answering(inputs), dtype=np.float64)
+        scores = np.asarray(answering(inputs.rows), dtype=np.float64)
     except Exception as error:  # whatever the code of somebody else does
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        raise DataError(f"{type(model).__name__} fails on {field} ({reason})") from error
+        problem = f"{title} fails on {field} ({reason}){_texts_among(inputs, field)}"
+        raise DataError(problem) from error
     if scores.ndim != 2 or scores.shape[1] != len(names):
         listed_names = ", ".join(names[:10])
         problem = (
-            f"{type(model).__name__} answers {field} by scores of shape {list(scores.shape)}, and"
-            f" there are {len(names)} classes ({listed_names})"
+            f"{title} answers {field} by scores of shape {list(scores.shape)}, and there are"
+            f" {len(names)} classes ({listed_names})"
         )
         raise DataError(problem)
     return {name: scores[:, code] for code, name in enumerate(names)}
+
+
+def _texts_among(inputs: _Inputs, field: str) -> str:
+    """Which of the columns that a classifier failed on hold no numbers, as the end of a sentence."""
+    if inputs.columns is None:
+        return ""
+    if not hasattr(inputs.rows, "columns"):
+        return ""
+    frame = frame_of(inputs.rows, field)
+    words = [name for name in frame.columns if not all_numbers(frame, name)]
+    if not words:
+        return ""
+    holds = "holds" if len(words) == 1 else "hold"
+    count = counted_columns(len(inputs.columns))
+    return f"; of the {count} that it reads {listed_columns(words)} {holds} no numbers"

@@ -19,8 +19,15 @@ from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.execution.changed_copies import Features, external_answers
 from crosswind.models.form import check_extra
+from crosswind.models.given.onnx_values import column_names, text_columns
 from crosswind.models.given.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
+from crosswind.unlabelled.model_columns import (
+    ModelColumns,
+    counted_columns,
+    fitted_columns,
+    listed_columns,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +40,7 @@ KINDS = (
     "STORE#KEY of a run",
     "FILE.safetensors with its card",
     "FILE.onnx",
+    "FILE.skops of a fitted estimator",
     "module:function",
     "FILE.py:function",
 )
@@ -53,6 +61,7 @@ class AskedModel:
     `steady`: whether a row's answer cannot depend on the rows beside it. `source`: the labelled
     rows that it was validated on, where they are known. `features`: see `varying.Features`; None
     where they are out of reach. `trained_here`: whether its outputs stand in our order for certain.
+    `columns`: what it reads of a table of numbers.
     """
 
     name: str
@@ -64,6 +73,7 @@ class AskedModel:
     source: tuple[RowSet, Sets] | None = field(default=None, repr=False)
     features: Features | None = None
     trained_here: bool = False
+    columns: ModelColumns = ModelColumns("the model")
 
 
 def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
@@ -76,6 +86,7 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
         return AskedModel(
             program_model.title,
             lambda classes: _with_logits(external_answers(program_model, classes, "given")),
+            columns=fitted_columns(word, program_model.title),
         )
     ending = Path(word).suffix.lower()
     if "#" in word or ending == ".safetensors":
@@ -87,12 +98,12 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
             return _run(word)
         return _weights(Path(word))
     if ending == ".onnx":
-        check_file(Path(word))
-        takes = _onnx_input(word, settings)
-        knobs = {**settings, "path": word}
-        return _given(Path(word).name, "onnx", knobs, takes)
+        return _onnx(Path(word), settings)
+    if ending == ".skops":
+        return _skops(Path(word), settings)
     if ":" in word:
-        return _given(word, "callable", {**settings, "function": word}, None)
+        model = _given(word, "callable", {**settings, "function": word})
+        return replace(model, columns=fitted_columns(estimator_of_word(word, settings), word))
     raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
 
 
@@ -105,7 +116,39 @@ def check_file(path: Path) -> None:
 # -- models made elsewhere -------------------------------------------------------------------------
 
 
-def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | None) -> AskedModel:
+def _onnx(file: Path, settings: Mapping[str, Any]) -> AskedModel:
+    check_file(file)
+    takes, columns = _onnx_input(file, settings)
+    model = _given(file.name, "onnx", {**settings, "path": str(file)})
+    return replace(model, input=takes, columns=columns)
+
+
+def _skops(file: Path, settings: Mapping[str, Any]) -> AskedModel:
+    model = _given(file.name, "skops", {**settings, "path": str(file)})
+    return replace(model, columns=fitted_columns(_skops_estimator(file, settings), file.name))
+
+
+def _skops_estimator(file: Path, settings: Mapping[str, Any]) -> Any:
+    from crosswind.models.given.skops_file import SkopsFile
+
+    check_file(file)
+    check_extra(facts("models", "skops").extra, "model", "skops")
+    return SkopsFile(**{**settings, "path": str(file)}).estimator()
+
+
+def estimator_of_word(word: str, settings: Mapping[str, Any]) -> Any:
+    """The fitted estimator of `FILE.skops`, or what `module:object` names; None for another word.
+    Raises `InputError`, `DataError`."""
+    from crosswind.models.given.function import load_function
+
+    if "#" in word:
+        return None
+    if Path(word).suffix.lower() == ".skops":
+        return _skops_estimator(Path(word), settings)
+    return load_function(word) if ":" in word else None
+
+
+def _given(name: str, kind: str, knobs: Mapping[str, Any]) -> AskedModel:
     if "classes" in knobs:
         raise InputError(
             "settings.classes", "is no setting here: the order of the outputs is given by classes"
@@ -118,8 +161,6 @@ def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | No
     return AskedModel(
         name,
         lambda classes: _with_logits(external_answers(external_model, classes, "given")),
-        None,
-        takes,
     )
 
 
@@ -183,26 +224,39 @@ def _as_logits(predictions: Predictions) -> Predictions:
         return replace(predictions, logits=np.log(z))
 
 
-def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
-    """The images that the file takes, where it says so."""
+def _onnx_input(file: Path, settings: Mapping[str, Any]) -> tuple[InputSpec | None, ModelColumns]:
+    """The images or numbers that the file takes, where it says so, and its columns of a table.
+    Raises `InputError` for columns of texts."""
     import onnxruntime
 
+    columns = ModelColumns(file.name)
     try:
-        shape = (
-            onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            .get_inputs()[0]
-            .shape
-        )
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        graph_inputs = session.get_inputs()
+        shape = graph_inputs[0].shape
     except Exception:  # said in full where the model is asked
-        return None
-    if len(shape) != 4 or not all(isinstance(side, int) for side in shape[1:]):
-        return None
+        return None, columns
+    if (names := column_names(graph_inputs)) is not None:
+        if texts := text_columns(graph_inputs):
+            problem = (
+                f"{file.name} reads texts in {listed_columns(texts)} of its"
+                f" {counted_columns(len(names))}, and numbers alone can be given to it; give"
+                " cw.estimate a function that asks it, or a table of its scores (predictions)"
+            )
+            raise InputError("model", problem)
+        return InputSpec.features(len(names)), replace(columns, count=len(names), names=names)
+    if not all(isinstance(side, int) for side in shape[1:]) or len(graph_inputs) > 1:
+        return None, columns
+    if len(shape) == 2 and graph_inputs[0].type != "tensor(string)":
+        return InputSpec.features(shape[1]), replace(columns, count=shape[1])
+    if len(shape) != 4:
+        return None, columns
     height, width, channels = (
         shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
     )
     if channels in (1, 3):
-        return InputSpec.image(height, width, channels)
-    return None
+        return InputSpec.image(height, width, channels), columns
+    return None, columns
 
 
 # -- a file of weights with its card ---------------------------------------------------------------
@@ -237,7 +291,10 @@ def _weights(path: Path) -> AskedModel:
     takes = _taken(card, path)
     names = tuple(str(name) for name in classes)
     network = _KeptNetwork(path, model, settings, names)
-    return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
+    columns = ModelColumns(path.name, card.get("width"))
+    return AskedModel(
+        path.name, network.answers, names, takes, True, features=network.features, columns=columns
+    )
 
 
 def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
@@ -430,4 +487,15 @@ def _run(word: str) -> AskedModel:
         source,
         features,
         trained_here=True,
+        columns=_columns_of_run(word, main.input, spec.rows.data[spec.rows.main]),
     )
+
+
+def _columns_of_run(word: str, takes: InputSpec | None, source: Mapping[str, Any]) -> ModelColumns:
+    """The columns that a run was trained on, where they were columns of numbers of a table."""
+    count = takes.shape[0] if takes is not None and takes.kind == "features" else None
+    options = source["options"]
+    names = None
+    if source["source"] == "table" and not options.get("categories") and options.get("numbers"):
+        names = tuple(options["numbers"])
+    return ModelColumns(word, count, names)

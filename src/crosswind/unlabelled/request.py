@@ -36,6 +36,7 @@ class EstimateRequest:
     label: str | None = None
     images: str | Path | None = None
     text: str | Sequence[str] | None = None
+    columns: Sequence[str] | None = None
     classes: Sequence[str] | None = None
     settings: Mapping[str, Any] | None = None
     estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None

@@ -4,9 +4,9 @@ or a table of scores."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,17 @@ from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import doubts_of
 from crosswind.data.resizing import in_channels, resized
+from crosswind.data.sources.columns import of_text_columns
 from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
+from crosswind.unlabelled.model_columns import ModelColumns
+from crosswind.unlabelled.number_tables import (
+    is_frame,
+    number_table,
+    table_of_memory,
+)
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -29,19 +36,32 @@ if TYPE_CHECKING:
 SIZE = 64
 """Side of pictures of folders and tables in pixels, where nothing says what the model takes."""
 
-Named: TypeAlias = tuple[str, AttributedDataset, Callable[[int], str]]
+
+@dataclass(frozen=True)
+class Named:
+    """A data set under a name, what its rows are called, and of a table of numbers the columns that
+    are read and those that are not."""
+
+    name: str
+    dataset: AttributedDataset
+    names: Callable[[int], str]
+    columns: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rows:
     """A data set and how its rows are called. `labels`: of every row by name, None where none was
-    asked for; `values`: which there are, in order."""
+    asked for; `values`: which there are, in order; `columns`: those of a table of numbers that the
+    model reads, and `unread` those that it does not."""
 
     name: str
     dataset: AttributedDataset
     names: Callable[[int], str]
     labels: tuple[str, ...] | None = None
     values: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -57,30 +77,38 @@ def read_rows(
     label: str | None,
     images: str | None,
     text: Sequence[str] | None = None,
+    columns: ModelColumns | None = None,
 ) -> Rows:
     """The rows that `rows_given` names: a data set, a folder of pictures, a table with a column of
-    paths
-    or of texts, or a source.
+    paths or of texts or with columns of numbers, or a source; or that it is: a frame, an array.
 
     `takes`: what the model takes; pictures are brought to that shape. `label`: the column of
     labels, "" for one of a usual name or the only one, None where labels are not to be read.
     `images`: the folder of the pictures of a table; `text`: its columns of texts, or of a text's
-    parts in order, by default one of a usual name. Raises `InputError`, `DataError`.
+    parts in order, by default one of a usual name; `columns`: those of numbers that the model
+    reads. Raises `InputError`, `DataError`.
     """
     shape = None
     if takes is not None and takes.kind == "image":
         shape = takes.shape
     side = size or (shape[0] if shape is not None else None)
+    columns = columns or ModelColumns("the model")
     if isinstance(rows_given, AttributedDataset):
-        named_dataset: Named = (rows_given.name, rows_given, _numbers)
+        named = Named(rows_given.name, rows_given, _numbers)
+    elif is_frame(rows_given) or isinstance(rows_given, tuple):
+        if takes is not None and takes.kind != "features":
+            problem = f"is a frame of numbers, and {columns.model} takes {takes}; name a folder or a table of them"
+            raise InputError(field, problem)
+        frame, label = table_of_memory(rows_given, field, label, columns)
+        named = _of_numbers(frame, f"the frame of {field}", field, label, columns)
     else:
-        named_dataset = _read(str(rows_given), field, side, images, label, text, takes)
-    name, dataset, names = named_dataset
-    dataset = _as_taken(dataset, takes, field)
+        named = _read(str(rows_given), field, side, images, label, text, takes, columns)
+    dataset = _as_taken(named.dataset, takes, field)
     if dataset.n_rows == 0:
         raise DataError(f"{field} has no rows")
+    rows = Rows(named.name, dataset, named.names, None, (), named.columns, named.unread)
     if label is None:
-        return Rows(name, dataset, names)
+        return rows
     label = _column([attribute.name for attribute in dataset.table.attributes], field, label)
     if doubts := doubts_of(dataset, label):
         way_out = (
@@ -92,7 +120,7 @@ def read_rows(
     values = tuple(str(value) for value in dataset.attribute(label).values)
     codes = np.repeat(dataset.table.column(label), dataset.n_derived)
     labels = tuple(values[code] for code in codes.tolist())
-    return Rows(name, dataset, names, labels, values)
+    return replace(rows, labels=labels, values=values)
 
 
 def _column(column_names: Sequence[str], field: str, label: str) -> str:
@@ -114,6 +142,15 @@ def _numbers(row: int) -> str:
     return f"row {row}"
 
 
+def _of_numbers(
+    frame: DataFrame, name: str, field: str, label: str | None, columns: ModelColumns
+) -> Named:
+    """A table's numbers, and its column of labels where one is wanted."""
+    label_column = None if label is None else _column(frame.columns, field, label)
+    table = number_table(frame, name, field, label_column, columns)
+    return Named(name, table.dataset, _numbers, table.columns, table.unread)
+
+
 def _read(
     word: str,
     field: str,
@@ -122,20 +159,20 @@ def _read(
     label: str | None,
     text: Sequence[str] | None,
     takes: InputSpec | None,
+    columns: ModelColumns,
 ) -> Named:
     path = Path(word).expanduser()
     if path.is_dir():
         return _folder(path, field, size or SIZE, label is not None)
     if path.suffix.lower() in KINDS:
-        return _table(
-            path,
-            field,
-            size or SIZE,
-            images,
-            label,
-            text,
-            takes is not None and takes.kind == "text",
-        )
+        frame = read_table(str(path), field, remedy=NAMES_ABOVE)
+        folder = path.parent if images is None else Path(images)
+        inputs = _input_columns(frame, path.name, field, folder, text, takes)
+        if inputs is None and columns.reads(frame):
+            return _of_numbers(frame, path.name, field, label, columns)
+        if inputs is None:
+            raise _no_inputs(frame, path.name, field, folder, takes)
+        return _table(frame, path, field, size or SIZE, folder, label, inputs)
     try:
         source_facts = facts("sources", word, field)
     except InputError as error:
@@ -143,7 +180,7 @@ def _read(
         raise InputError(field, problem, error.choices) from None
     sized = size is not None and "size" in {knob.name for knob in source_facts.knobs}
     dataset: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
-    return word, dataset, _numbers
+    return Named(word, dataset, _numbers)
 
 
 def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
@@ -154,7 +191,7 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
         dataset: AttributedDataset = load("sources", "image-folder")(
             path=str(path), size=size, others="skip"
         ).load()
-        return path.name, dataset, _numbers
+        return Named(path.name, dataset, _numbers)
     files = []
     for file in path.rglob("*"):
         is_hidden = any(folder_or_file.startswith(".") for folder_or_file in file.parts[-2:])
@@ -167,82 +204,90 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
         if (problem := foreign_name(name)) is not None:
             raise DataError(f"{field}: {problem}")
     frame = {"path": files, "rows": ["unlabelled"] * len(files)}
-    return (
-        path.name,
-        from_frame(frame, str(path), name=path.name, size=size),
-        lambda row: files[row],
-    )
+    dataset = from_frame(frame, str(path), name=path.name, size=size)
+    return Named(path.name, dataset, lambda row: files[row])
 
 
 def _table(
+    frame: DataFrame,
     path: Path,
     field: str,
     size: int,
-    images: str | None,
+    folder: Path,
     label: str | None,
-    text: Sequence[str] | None,
-    reads_texts: bool,
+    inputs: TableInputs,
 ) -> Named:
     """A table's pictures or texts, and its column of labels where one is wanted; no other column is
     looked at."""
     import polars
 
     from crosswind.data.in_memory import from_frame
-    from crosswind.data.sources.columns import of_text_columns
 
-    frame = read_table(str(path), field, remedy=NAMES_ABOVE)
-    folder = path.parent if images is None else Path(images)
-    words = [name for name in frame.columns if frame[name].dtype == polars.String]
-    column = None
-    if not reads_texts and text is None:
-        column = _column_of_files(frame, words, folder)
-    if text is None:
-        inputs = [column or _column_of_texts(words, field, path, folder, reads_texts)]
-    else:
-        inputs = [has_column(frame, name, path.name, "text") for name in text]
-    other_columns = [name for name in frame.columns if name not in inputs]
+    other_columns = [name for name in frame.columns if name not in inputs.columns]
     label_column = None if label is None else _column(other_columns, field, label)
     if label_column is None:
         # A table of attributes has one at least: a constant stands for all that is not looked at.
-        constant = polars.lit("-").alias("rows" if "rows" not in inputs else "all")
-        rows = frame.select([frame.get_column(name) for name in inputs]).with_columns(constant)
+        constant = polars.lit("-").alias("rows" if "rows" not in inputs.columns else "all")
+        rows = frame.select(inputs.columns).with_columns(constant)
     else:
-        rows = frame.select([frame.get_column(name) for name in (*inputs, label_column)])
-    if column is not None:
+        rows = frame.select([*inputs.columns, label_column])
+    if inputs.are_files:
+        column = inputs.columns[0]
         paths = frame[column].to_list()
         dataset = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
-        return path.name, dataset, lambda row: str(paths[row])
-    texts = of_text_columns(rows, field, path.name, inputs, None, None, "refuse")
-    return path.name, texts, _numbers
+        return Named(path.name, dataset, lambda row: str(paths[row]))
+    texts = of_text_columns(rows, field, path.name, list(inputs.columns), None, None, "refuse")
+    return Named(path.name, texts, _numbers)
 
 
-def _column_of_files(frame: DataFrame, words: Sequence[str], folder: Path) -> str | None:
-    """The first column of words whose first entry is a file in the folder."""
-    for name in words:
-        first_entry = frame[name][0]
-        if first_entry and _is_file(folder, str(first_entry)):
-            return name
-    return None
+@dataclass(frozen=True)
+class TableInputs:
+    """The columns of a table that hold its inputs: the paths of files, or texts."""
+
+    columns: tuple[str, ...]
+    are_files: bool
 
 
-def _column_of_texts(
-    words: Sequence[str], field: str, path: Path, folder: Path, reads_texts: bool
-) -> str:
-    """The first column of words with a usual name. Raises `InputError` where there is none."""
-    for name in words:
-        if name.lower() in ("text", "texts", "sentence"):
-            return name
-    if reads_texts:
-        problem = (
-            f"{path.name} has no column text; name its column of texts, or those of their parts, by"
-            " text"
-        )
-        raise InputError(field, problem, words)
+def _input_columns(
+    frame: DataFrame,
+    table: str,
+    field: str,
+    folder: Path,
+    text: Sequence[str] | None,
+    takes: InputSpec | None,
+) -> TableInputs | None:
+    """The column of files or those of texts; None where a table has neither, or the model reads
+    numbers."""
+    import polars
+
+    if text is not None:
+        return TableInputs(tuple(has_column(frame, name, table, "text") for name in text), False)
+    if takes is not None and takes.kind == "features":
+        return None
+    words = [name for name in frame.columns if frame[name].dtype == polars.String]
+    if takes is None or takes.kind != "text":
+        for name in words:
+            first_entry = frame[name][0]
+            if first_entry and _is_file(folder, str(first_entry)):
+                return TableInputs((name,), True)
+    usual = [name for name in words if name.lower() in ("text", "texts", "sentence")]
+    return TableInputs((usual[0],), False) if usual else None
+
+
+def _no_inputs(
+    frame: DataFrame, table: str, field: str, folder: Path, takes: InputSpec | None
+) -> InputError:
+    """The refusal of a table without a column that a model could read."""
+    if takes is not None and takes.kind == "text":
+        problem = f"{table} has no column text; name its column of texts, or those of their parts, by text"
+        return InputError(field, problem, frame.columns)
     problem = (
-        f"{path.name} has no column whose first entry is a file under {str(folder)!r}, and no"
-        " column text"
+        f"{table} has no column whose first entry is a file under {str(folder)!r}, and no column"
+        " text; name the folder of the pictures by images"
     )
-    raise InputError(field, f"{problem}; name the folder of the pictures by images")
+    if takes is None:
+        problem += ", or the columns of numbers that the model reads by columns"
+    return InputError(field, problem)
 
 
 def _is_file(folder: Path, name: str) -> bool:

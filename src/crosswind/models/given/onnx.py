@@ -16,7 +16,7 @@ from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.given.companions import stamp
-from crosswind.models.given.onnx_values import as_input, filled, fixed_rows, read_outputs
+from crosswind.models.given.onnx_values import filled, fixed_rows, named_inputs, read_outputs
 from crosswind.models.given.outside import Answers, Outside, asked, output_classes
 from crosswind.models.given.patience import PatientSession, patiently
 
@@ -36,9 +36,10 @@ class Onnx(Outside):
 
     Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's
     labels and probabilities the probabilities are read. `scale` and `layout` are of images;
-    features are given as numbers [n, width] and texts as strings [n]. Numbers are of the kind that
-    the network takes, and a batch of a fixed size is filled with its last row. It runs on the
-    processor with one thread.
+    features are given as numbers [n, width], or each column to an input of its own where the
+    network has as many, and texts as strings [n]. Numbers are of the kind that the network takes,
+    and a batch of a fixed size is filled with its last row. It runs on the processor with one
+    thread.
     """
 
     path: str = knob(doc="ONNX file")
@@ -86,18 +87,20 @@ class Onnx(Outside):
             problem = f"{name} cannot be read ({error.strerror or error})"
             raise DataError(problem) from None
         session = _session(self.path, files)
-        first = session.session.get_inputs()[0]
+        graph_inputs = session.session.get_inputs()
         names = [graph_output.name for graph_output in session.session.get_outputs()]
-        fixed = fixed_rows(first.shape)
+        fixed = fixed_rows(graph_inputs[0].shape)
         images = dataset.check_inputs().kind == "image"
 
         def run(x: NDArray[Any]) -> Any:
-            network_input = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
+            if images:
+                batches = named_inputs(self._scaled(x), graph_inputs, self.scale, name)
+            else:
+                batches = named_inputs(x, graph_inputs, None, name)
+            if fixed is not None:
+                batches = {key: filled(batch, fixed) for key, batch in batches.items()}
             try:
-                arrays = session.run(
-                    {first.name: network_input if fixed is None else filled(network_input, fixed)},
-                    self.timeout,
-                )
+                arrays = session.run(batches, self.timeout)
             except DataError:
                 raise
             except Exception as error:

@@ -30,20 +30,68 @@ _OF_SCORES = re.compile(r"logit|prob|score|softmax|pred|output|class", re.IGNORE
 features of as many numbers."""
 
 
-def as_input(x: NDArray[Any], kind: str, scale: str, name: str) -> NDArray[Any]:
-    """Inputs in the kind of numbers that the network takes. Raises `DataError` for fractions where
-    it takes whole numbers."""
+def as_input(x: NDArray[Any], kind: str, scale: str | None, name: str) -> NDArray[Any]:
+    """Inputs in the kind of numbers that the network takes. `scale`: of pictures, None for other
+    numbers. Raises `DataError` for fractions where it takes whole numbers."""
     wanted_kind = _KINDS.get(kind)
+    if wanted_kind is None and x.dtype.kind == "f":
+        raise DataError(
+            f"{name} takes texts ({kind}), and it is given numbers; give cw.estimate a function"
+            " that asks it, or a table of its scores (predictions)"
+        )
     if wanted_kind is None or x.dtype == object:
         return x
     if np.issubdtype(wanted_kind, np.integer) and not np.issubdtype(x.dtype, np.integer):
-        raise DataError(
-            f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its"
-            " scale to bytes"
-        )
-    if wanted_kind is np.int8:
+        if scale is not None:
+            raise DataError(
+                f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its"
+                " scale to bytes"
+            )
+        fractions = x[x != np.floor(x)]  # one that is missing is none either
+        if fractions.size:
+            raise DataError(f"{name} takes whole numbers ({kind}), and {fractions[0]:g} is none")
+    if wanted_kind is np.int8 and scale is not None:
         raise DataError(f"{name} takes numbers of -128 to 127 ({kind}), which no scale gives")
     return x.astype(wanted_kind, copy=False)
+
+
+def column_names(graph_inputs: Sequence[Any]) -> tuple[str, ...] | None:
+    """The names of the inputs where each is one column of numbers or texts, as converters write a
+    pipeline that was fitted on a frame; None where they are something else.
+
+    `graph_inputs`: as ONNX Runtime gives them, with `name`, `type` and `shape`.
+    """
+    if len(graph_inputs) < 2 or any(list(entry.shape[1:]) != [1] for entry in graph_inputs):
+        return None
+    return tuple(entry.name for entry in graph_inputs)
+
+
+def text_columns(graph_inputs: Sequence[Any]) -> list[str]:
+    """The names of the inputs that are texts."""
+    return [entry.name for entry in graph_inputs if entry.type == "tensor(string)"]
+
+
+def named_inputs(
+    x: NDArray[Any], graph_inputs: Sequence[Any], scale: str | None, name: str
+) -> dict[str, NDArray[Any]]:
+    """A batch under the names of the network's inputs: whole where it has one, a column each where
+    it has as many as the rows have numbers. Raises `DataError`."""
+    first = graph_inputs[0]
+    if len(graph_inputs) == 1:
+        is_column = x.dtype == object and list(first.shape[1:]) == [1]
+        return {first.name: as_input(x[:, None] if is_column else x, first.type, scale, name)}
+    names = [entry.name for entry in graph_inputs]
+    if column_names(graph_inputs) is None or x.ndim != 2 or x.shape[1] != len(names):
+        given = "texts" if x.dtype == object else "x".join(map(str, x.shape[1:]))
+        raise DataError(
+            f"{name} reads {len(names)} inputs ({', '.join(names[:8])}), and a row here is one"
+            f" ({given}); export it with that input alone, the others as constants"
+        )
+    by_name = {}
+    for position, entry in enumerate(graph_inputs):
+        column = x[:, position : position + 1]
+        by_name[entry.name] = as_input(column, entry.type, scale, f"{name}, input {entry.name!r},")
+    return by_name
 
 
 def fixed_rows(shape: Sequence[Any]) -> int | None:

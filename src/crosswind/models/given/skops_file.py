@@ -47,7 +47,7 @@ class SkopsFile(Outside):
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
         """See `Outside.fits`: the file can be read, and its classes and its number of columns are
         those of the data."""
-        estimator = self._estimator()
+        estimator = self.estimator()
         answering_function(estimator, class_names)
         width = getattr(estimator, "n_features_in_", None)
         if input.kind == "features" and width not in (None, input.shape[0]):
@@ -62,14 +62,15 @@ class SkopsFile(Outside):
     ) -> Answers:
         """See `Outside.answer`."""
         spec = dataset.check_inputs()
-        function = answering_function(self._estimator(), class_names)
+        function = answering_function(self.estimator(), class_names)
 
         def run(x: NDArray[Any]) -> Any:
             return function(x.tolist() if spec.dtype == object else x.reshape(len(x), -1))
 
         return asked(run, rows, dataset, class_names, self.batch, Path(self.path).name)
 
-    def _estimator(self) -> Any:
+    def estimator(self) -> Any:
+        """The classifier of the file. Raises `InputError`, `DataError`."""
         try:
             return _read(self.path, stamp(Path(self.path), False), tuple(self.trusted or ()))
         except OSError as error:

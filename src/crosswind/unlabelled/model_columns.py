@@ -1,0 +1,169 @@
+"""The columns of a table that a model of numbers reads, found by their names or by their number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import DataError, InputError, shown
+from crosswind.data.table_inputs import numbers_of
+from crosswind.data.tabular import has_column
+from crosswind.proposals.columns import LABELS
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+_LISTED = 8
+"""Columns that a sentence names; of more it says how many there are."""
+
+
+@dataclass(frozen=True)
+class ModelColumns:
+    """The columns of a table that a model reads, in the order of its inputs.
+
+    `model`: what errors call it. `count`: how many numbers it reads, None where it takes any.
+    `names`: None where neither the model nor its labelled rows name them. `chosen`: those that a
+    person names, which count before all else. `label`: the column of labels, which is never read.
+    """
+
+    model: str
+    count: int | None = None
+    names: tuple[str, ...] | None = None
+    chosen: tuple[str, ...] | None = None
+    label: str | None = None
+
+    def with_chosen(self, chosen: Sequence[str] | None, label: str | None) -> ModelColumns:
+        """These columns, but for those that a person chooses and the column of labels."""
+        return replace(self, chosen=None if chosen is None else tuple(chosen), label=label)
+
+    def of(self, frame: DataFrame, table: str, field: str) -> list[str]:
+        """The columns of `frame` that the model reads, in its order.
+
+        `table`: what errors call the frame. Raises `InputError` on `field` for columns that are
+        missing or of another number, on `columns` for chosen ones that cannot be.
+        """
+        if self.chosen is not None:
+            names = [has_column(frame, name, table, "columns") for name in self.chosen]
+            if self.count not in (None, len(names)):
+                problem = f"names {len(names)}, and {self.model} reads {self.count} numbers"
+                raise InputError("columns", problem)
+            return names
+        if self.names is not None:
+            return self.named(frame.columns, table, field)
+        return self._all_numbers(frame, table, field)
+
+    def reads(self, frame: DataFrame) -> bool:
+        """Whether the model says what numbers it reads, or all columns but the label hold some."""
+        if (self.count, self.names, self.chosen) != (None, None, None):
+            return True
+        inputs = [name for name in frame.columns if name != self.label]
+        return bool(inputs) and all(all_numbers(frame, name) for name in inputs)
+
+    def named(self, columns: Sequence[str], table: str, field: str) -> list[str]:
+        """Of a table's columns those under the model's names, or under what an export makes of
+        them, in the model's order. Raises `InputError` on `field` for missing ones."""
+        names = self.names or ()
+        by_exported_name = {exported_name(column): column for column in columns}
+        matched = []
+        missing = []
+        for name in names:
+            column = name if name in columns else by_exported_name.get(exported_name(name))
+            if column is None:
+                missing.append(name)
+            else:
+                matched.append(column)
+        if missing:
+            problem = (
+                f"{table} lacks {len(missing)} of the {counted_columns(len(names))} that"
+                f" {self.model} reads, {listed_columns(missing)}; it has"
+                f" {listed_columns(columns)}: rename them, or name them by columns in the order of"
+                " the model"
+            )
+            raise InputError(field, problem)
+        return matched
+
+    def _all_numbers(self, frame: DataFrame, table: str, field: str) -> list[str]:
+        """All columns of numbers but the label, where there are as many as the model reads."""
+        numbers = list[str]()
+        reasons = dict[str, str]()
+        for name in frame.columns:
+            if name == self.label:
+                continue
+            reason = _no_numbers(frame, name, table)
+            if reason is None:
+                numbers.append(name)
+            else:
+                reasons[name] = reason
+        if len(numbers) == self.count or (self.count is None and numbers and not reasons):
+            return numbers
+        if self.label is None:
+            without_labels = [name for name in numbers if name.lower() not in LABELS]
+            if len(without_labels) == self.count:
+                return without_labels
+        counted = f"{self.model} reads {self.count} numbers, and " if self.count else ""
+        beside = " beside its label" if self.label in frame.columns else ""
+        listed = f" ({listed_columns(numbers)})" if numbers else ""
+        others = ""
+        if reasons and (self.count is None or len(numbers) < self.count):
+            others = (
+                f"; no numbers are in {listed_columns([*reasons])} ({next(iter(reasons.values()))})"
+            )
+        problem = (
+            f"{counted}{table} has {counted_columns(len(numbers))} of numbers{beside}{listed}{others};"
+            " name those that the model reads by columns, in its order"
+        )
+        raise InputError(field, problem)
+
+
+def fitted_columns(estimator: Any, name: str) -> ModelColumns:
+    """The columns that an estimator was fitted on, as those of scikit-learn say it: the names of a
+    frame's, else their number. `name`: what errors call it."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        names = tuple(str(column) for column in names)
+        return ModelColumns(name, len(names), names)
+    count = getattr(estimator, "n_features_in_", None)
+    return ModelColumns(name, None if count is None else int(count))
+
+
+def exported_name(name: str) -> str:
+    """A column's name as converters to ONNX write it: letters, digits and underscores, of which the
+    first is no digit."""
+    plain = re.sub(r"\W", "_", name)
+    return f"_{plain}" if plain[:1].isdigit() else plain
+
+
+def counted_columns(n: int) -> str:
+    """Such as `1 column` and `4 columns`."""
+    return f"{n} column{'s' * (n != 1)}"
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """The first names in quotes, and how many there are beside."""
+    listed = ", ".join(shown(name) for name in names[:_LISTED])
+    more = len(names) - _LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def unnamed_columns(model: str, table: str, names: Sequence[str]) -> str:
+    """What is said of columns that a model does not name and is given in the order of a table."""
+    return (
+        f"{model} does not name the columns that it reads: it was given those of {table} in their"
+        f" order, {listed_columns(names)}."
+    )
+
+
+def all_numbers(frame: DataFrame, name: str) -> bool:
+    """Whether the cells of a column are numbers, or missing."""
+    return _no_numbers(frame, name, "") is None
+
+
+def _no_numbers(frame: DataFrame, name: str, table: str) -> str | None:
+    """Why a column holds no numbers, None where it does."""
+    try:
+        numbers_of(frame, name, table)
+    except DataError as error:
+        return str(error).removeprefix(f"{table}, ")
+    return None

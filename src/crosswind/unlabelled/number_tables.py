@@ -1,0 +1,119 @@
+"""Tables of numbers that somebody hands over, as files, frames and arrays, for a model that reads
+numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.types import InputSpec
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.sources.columns import of_columns, with_inputs
+from crosswind.data.table_inputs import input_array, numbers_of
+from crosswind.data.tabular import frame_of
+from crosswind.unlabelled.model_columns import ModelColumns
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+LABEL = "label"
+"""The column of labels that stand beside an array."""
+LABELLED_FORMS = "a frame with a column of labels, or a pair of inputs and labels"
+
+
+@dataclass(frozen=True)
+class NumberTable:
+    """The rows of a table with the columns that a model reads, in its order, and those that it does
+    not."""
+
+    dataset: AttributedDataset
+    columns: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def is_frame(rows: Any) -> bool:
+    """Whether rows are a frame, a mapping or an array of the program."""
+    room = type(rows).__module__.partition(".")[0]
+    return room in ("polars", "pandas", "pyarrow", "numpy", "scipy") or isinstance(rows, dict)
+
+
+def cells_of(frame: DataFrame, name: str) -> list[Any]:
+    """The cells of a column: numbers where all are some, NaN for a missing one, else as they
+    are."""
+    try:
+        numbers: list[Any] = numbers_of(frame, name, "").tolist()
+    except DataError:
+        cells: list[Any] = frame.get_column(name).to_list()
+        return cells
+    return numbers
+
+
+def number_table(
+    frame: DataFrame, name: str, field: str, label: str | None, columns: ModelColumns
+) -> NumberTable:
+    """The numbers of a frame, float32 [n, d], NaN where one is missing, with its column of labels
+    as the one attribute.
+
+    `name`: what errors call the frame; `label`: None where labels are not to be read. Raises
+    `InputError`, `DataError`.
+    """
+    import polars
+
+    if label is None:
+        attributes = polars.DataFrame({"rows": ["-"] * frame.height})
+    else:
+        attributes = frame.select(label)
+        columns = replace(columns, label=label)
+    names = columns.of(frame, name, field)
+    inputs = input_array(frame, names, (), name)
+    rows = of_columns(attributes, field, name, None, None, ())
+    dataset = with_inputs(rows, field, inputs, InputSpec.features(len(names)))
+    unread = [other for other in frame.columns if other not in (*names, columns.label)]
+    return NumberTable(dataset, tuple(names), tuple(unread))
+
+
+def table_of_memory(
+    rows: Any, field: str, label: str | None, columns: ModelColumns
+) -> tuple[DataFrame, str | None]:
+    """A frame, an array [n, d], or a pair of one of these and labels, as a frame, with the name of
+    its column of labels. Raises `InputError`, `DataError`."""
+    if not isinstance(rows, tuple):
+        if label is not None and type(rows).__module__.startswith("numpy"):
+            raise InputError(field, f"must be {LABELLED_FORMS}, not {shown(rows)}")
+        return _frame(rows, field, columns), label
+    if len(rows) != 2 or label is None:
+        raise InputError(
+            field, f"must be {LABELLED_FORMS if label is not None else 'a frame or an array'}"
+        )
+    inputs, labels = rows
+    frame = _frame(inputs, field, columns)
+    values = [str(value) for value in np.asarray(labels).tolist()]
+    if len(values) != frame.height:
+        raise InputError(field, f"has {frame.height:,} rows of inputs and {len(values):,} labels")
+    import polars
+
+    return frame.with_columns(polars.Series(label or LABEL, values)), label or LABEL
+
+
+def _frame(inputs: Any, field: str, columns: ModelColumns) -> DataFrame:
+    """A frame as it is; an array under the names that the model has for its columns."""
+    if not type(inputs).__module__.startswith(("numpy", "scipy")):
+        return frame_of(inputs, field)
+    array = np.asarray(inputs)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        problem = (
+            f"must be a frame or an array of numbers [n, d], not {array.dtype} {list(array.shape)}"
+        )
+        raise InputError(field, problem)
+    names = _names_of_array(array.shape[1], columns)
+    return frame_of({name: array[:, code] for code, name in enumerate(names)}, field)
+
+
+def _names_of_array(width: int, columns: ModelColumns) -> Sequence[str]:
+    if columns.chosen is None and columns.names is not None and len(columns.names) == width:
+        return columns.names
+    return [f"column{code + 1}" for code in range(width)]
