@@ -181,7 +181,13 @@ def test_what_a_program_gives_wrongly_is_one_sentence(classifier: Any) -> None:
     cases: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
         (classifier, new, source, {}, "label: is needed: the column of the source's labels"),
         (classifier, new, source, {"label": "il"}, "label: unknown column of the source 'il'"),
-        (classifier, source.select("x"), None, {}, "data: the frame of data lacks 1 of the 2 columns"),
+        (
+            classifier,
+            source.select("x"),
+            None,
+            {},
+            "data: the frame of data lacks 1 of the 2 columns",
+        ),
         ("m.onnx", new, source, {"label": "ill"}, "model: there is no file 'm.onnx'"),
         (classifier, new, [1], {"label": "ill"}, "source: must be a frame with a column of labels"),
         (lambda x: x, new, None, {}, "classes: are needed, in the order of the outputs"),

@@ -65,9 +65,9 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
 
 
 @dataclass(frozen=True, eq=False)
-class _Inputs:
-    """What a classifier is given of rows; of a frame the columns that it reads, None for anything
-    else, and those that it does not."""
+class _ClassifierInputs:
+    """The rows as a classifier is given them; of a frame the columns that it reads, None for
+    anything else, and those that it does not."""
 
     rows: Any
     columns: tuple[str, ...] | None = None
@@ -102,30 +102,29 @@ def _typed(frame: DataFrame) -> Any:
 
 def _inputs(
     rows: Any, columns: ModelColumns, fitted_names: Sequence[str] | None, field: str
-) -> _Inputs:
-    """What the classifier is given of rows. `fitted_names`: the columns of the frame that it was
-    fitted on."""
-    room = type(rows).__module__.partition(".")[0]
-    if room not in ("pandas", "polars") or not hasattr(rows, "columns"):
-        return _Inputs(rows)
-    every = [str(name) for name in rows.columns]
-    inputs = [name for name in every if name != columns.label]
+) -> _ClassifierInputs:
+    """The rows as the classifier is given them. `fitted_names`: the columns of the frame that it
+    was fitted on."""
+    if type(rows).__module__.partition(".")[0] not in ("pandas", "polars"):
+        return _ClassifierInputs(rows)
     frame = frame_of(rows, field)
     table = f"the frame of {field}"
+    inputs = [name for name in frame.columns if name != columns.label]
     says_columns = columns.chosen or columns.names or columns.count is not None
     read = columns.of(frame, table, field) if says_columns else inputs
     unread = tuple(name for name in inputs if name not in read)
     if fitted_names is None and columns.count is not None:
-        return _Inputs(input_array(frame, read, (), table), tuple(read), unread)
-    positions = [every.index(name) for name in read]
-    chosen_rows = rows.iloc[:, positions] if room == "pandas" else rows[:, positions]
-    if fitted_names is not None and read != list(fitted_names):
-        new_names = dict(zip(chosen_rows.columns, fitted_names, strict=True))
-        if room == "polars":
-            chosen_rows = chosen_rows.rename(new_names)
-        else:
-            chosen_rows = chosen_rows.rename(columns=new_names)
-    return _Inputs(chosen_rows, tuple(read), unread)
+        return _ClassifierInputs(input_array(frame, read, (), table), tuple(read), unread)
+    return _ClassifierInputs(_selected(rows, read, fitted_names or read), tuple(read), unread)
+
+
+def _selected(rows: Any, names: Sequence[str], new_names: Sequence[str]) -> Any:
+    """Columns of a frame of polars or pandas under new names, and its other columns not."""
+    every = [str(name) for name in rows.columns]
+    positions = [every.index(name) for name in names]
+    selected = rows[:, positions] if hasattr(rows, "get_columns") else rows.iloc[:, positions]
+    selected.columns = list(new_names)
+    return selected
 
 
 def _class_names(model: Any, classes: Sequence[str] | None) -> list[str]:
@@ -156,7 +155,7 @@ def _rows_and_labels(source: Any, label: str | None) -> tuple[Any, list[Any]]:
 
 
 def _scores(
-    model: Any, inputs: _Inputs, title: str, names: Sequence[str], field: str
+    model: Any, inputs: _ClassifierInputs, title: str, names: Sequence[str], field: str
 ) -> dict[str, NDArray[Any]]:
     """The probability of each class as columns. Raises `DataError` for what the model cannot do."""
     answering = getattr(model, "predict_proba", None) or (model if callable(model) else None)
@@ -178,7 +177,7 @@ def _scores(
     return {name: scores[:, code] for code, name in enumerate(names)}
 
 
-def _texts_among(inputs: _Inputs, field: str) -> str:
+def _texts_among(inputs: _ClassifierInputs, field: str) -> str:
     """Which of the columns that a classifier failed on hold no numbers, as the end of a sentence."""
     if inputs.columns is None:
         return ""

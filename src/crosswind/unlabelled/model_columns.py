@@ -86,35 +86,30 @@ class ModelColumns:
 
     def _all_numbers(self, frame: DataFrame, table: str, field: str) -> list[str]:
         """All columns of numbers but the label, where there are as many as the model reads."""
-        numbers = list[str]()
-        reasons = dict[str, str]()
-        for name in frame.columns:
-            if name == self.label:
-                continue
-            reason = _no_numbers(frame, name, table)
-            if reason is None:
-                numbers.append(name)
-            else:
-                reasons[name] = reason
-        if len(numbers) == self.count or (self.count is None and numbers and not reasons):
+        inputs = [name for name in frame.columns if name != self.label]
+        reasons = {name: _no_numbers(frame, name, table) for name in inputs}
+        numbers = [name for name, reason in reasons.items() if not reason]
+        texts = [name for name, reason in reasons.items() if reason]
+        if len(numbers) == self.count or (self.count is None and numbers and not texts):
             return numbers
-        if self.label is None:
-            without_labels = [name for name in numbers if name.lower() not in LABELS]
-            if len(without_labels) == self.count:
-                return without_labels
+        without_labels = [name for name in numbers if name.lower() not in LABELS]
+        if self.label is None and len(without_labels) == self.count:
+            return without_labels
         counted = f"{self.model} reads {self.count} numbers, and " if self.count else ""
         beside = " beside its label" if self.label in frame.columns else ""
-        listed = f" ({listed_columns(numbers)})" if numbers else ""
+        held = f"{counted_columns(len(numbers))} of numbers{beside}{_in_brackets(numbers)}"
         others = ""
-        if reasons and (self.count is None or len(numbers) < self.count):
-            others = (
-                f"; no numbers are in {listed_columns([*reasons])} ({next(iter(reasons.values()))})"
-            )
+        if texts and len(numbers) < (self.count or len(inputs)):
+            others = f"; no numbers are in {listed_columns(texts)} ({reasons[texts[0]]})"
         problem = (
-            f"{counted}{table} has {counted_columns(len(numbers))} of numbers{beside}{listed}{others};"
-            " name those that the model reads by columns, in its order"
+            f"{counted}{table} has {held}{others}; name those that the model reads by columns, in"
+            " its order"
         )
         raise InputError(field, problem)
+
+
+def _in_brackets(names: Sequence[str]) -> str:
+    return f" ({listed_columns(names)})" if names else ""
 
 
 def fitted_columns(estimator: Any, name: str) -> ModelColumns:
@@ -148,7 +143,7 @@ def listed_columns(names: Sequence[str]) -> str:
 
 
 def unnamed_columns(model: str, table: str, names: Sequence[str]) -> str:
-    """What is said of columns that a model does not name and is given in the order of a table."""
+    """The note on columns that a model does not name and is given in the order of a table."""
     return (
         f"{model} does not name the columns that it reads: it was given those of {table} in their"
         f" order, {listed_columns(names)}."
@@ -157,13 +152,13 @@ def unnamed_columns(model: str, table: str, names: Sequence[str]) -> str:
 
 def all_numbers(frame: DataFrame, name: str) -> bool:
     """Whether the cells of a column are numbers, or missing."""
-    return _no_numbers(frame, name, "") is None
+    return not _no_numbers(frame, name, "")
 
 
-def _no_numbers(frame: DataFrame, name: str, table: str) -> str | None:
-    """Why a column holds no numbers, None where it does."""
+def _no_numbers(frame: DataFrame, name: str, table: str) -> str:
+    """Why a column holds no numbers, "" where it does."""
     try:
         numbers_of(frame, name, table)
     except DataError as error:
         return str(error).removeprefix(f"{table}, ")
-    return None
+    return ""

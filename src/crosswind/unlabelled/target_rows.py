@@ -88,20 +88,13 @@ def read_rows(
     parts in order, by default one of a usual name; `columns`: those of numbers that the model
     reads. Raises `InputError`, `DataError`.
     """
-    shape = None
-    if takes is not None and takes.kind == "image":
-        shape = takes.shape
-    side = size or (shape[0] if shape is not None else None)
     columns = columns or ModelColumns("the model")
     if isinstance(rows_given, AttributedDataset):
         named = Named(rows_given.name, rows_given, _numbers)
     elif is_frame(rows_given) or isinstance(rows_given, tuple):
-        if takes is not None and takes.kind != "features":
-            problem = f"is a frame of numbers, and {columns.model} takes {takes}; name a folder or a table of them"
-            raise InputError(field, problem)
-        frame, label = table_of_memory(rows_given, field, label, columns)
-        named = _of_numbers(frame, f"the frame of {field}", field, label, columns)
+        named, label = _of_memory(rows_given, field, takes, label, columns)
     else:
+        side = size or (takes.shape[0] if takes is not None and takes.kind == "image" else None)
         named = _read(str(rows_given), field, side, images, label, text, takes, columns)
     dataset = _as_taken(named.dataset, takes, field)
     if dataset.n_rows == 0:
@@ -121,6 +114,25 @@ def read_rows(
     codes = np.repeat(dataset.table.column(label), dataset.n_derived)
     labels = tuple(values[code] for code in codes.tolist())
     return replace(rows, labels=labels, values=values)
+
+
+def _of_memory(
+    rows_given: Any,
+    field: str,
+    takes: InputSpec | None,
+    label: str | None,
+    columns: ModelColumns,
+) -> tuple[Named, str | None]:
+    """The rows of a frame, an array, or a pair of one of these and labels, and the name of their
+    column of labels."""
+    if takes is not None and takes.kind != "features":
+        raise InputError(
+            field,
+            f"is a frame of numbers, and {columns.model} takes {takes}; name a folder or a table of"
+            " them",
+        )
+    frame, label = table_of_memory(rows_given, field, label, columns)
+    return _of_numbers(frame, f"the frame of {field}", field, label, columns), label
 
 
 def _column(column_names: Sequence[str], field: str, label: str) -> str:
