@@ -87,25 +87,30 @@ class ModelColumns:
     def _all_numbers(self, frame: DataFrame, table: str, field: str) -> list[str]:
         """All columns of numbers but the label, where there are as many as the model reads."""
         inputs = [name for name in frame.columns if name != self.label]
-        reasons = {name: _no_numbers(frame, name, table) for name in inputs}
-        numbers = [name for name, reason in reasons.items() if not reason]
-        texts = [name for name, reason in reasons.items() if reason]
-        if len(numbers) == self.count or (self.count is None and numbers and not texts):
+        numbers = [name for name in inputs if all_numbers(frame, name)]
+        if len(numbers) == (len(inputs) if self.count is None else self.count) > 0:
             return numbers
         without_labels = [name for name in numbers if name.lower() not in LABELS]
         if self.label is None and len(without_labels) == self.count:
             return without_labels
+        texts = [name for name in inputs if name not in numbers]
+        raise InputError(field, self._not_these(frame, table, numbers, texts))
+
+    def _not_these(
+        self, frame: DataFrame, table: str, numbers: Sequence[str], texts: Sequence[str]
+    ) -> str:
+        """Why the columns of a table cannot be those that the model reads, and what to do."""
         counted = f"{self.model} reads {self.count} numbers, and " if self.count else ""
         beside = " beside its label" if self.label in frame.columns else ""
-        held = f"{counted_columns(len(numbers))} of numbers{beside}{_in_brackets(numbers)}"
-        others = ""
-        if texts and len(numbers) < (self.count or len(inputs)):
-            others = f"; no numbers are in {listed_columns(texts)} ({reasons[texts[0]]})"
-        problem = (
-            f"{counted}{table} has {held}{others}; name those that the model reads by columns, in"
-            " its order"
+        columns = f"{counted_columns(len(numbers))} of numbers{beside}{_in_brackets(numbers)}"
+        reason = ""
+        if texts and (self.count is None or len(numbers) < self.count):
+            why = _no_numbers(frame, texts[0], table)
+            reason = f"; no numbers are in {listed_columns(texts)} ({why})"
+        return (
+            f"{counted}{table} has {columns}{reason}; name those that the model reads by columns,"
+            " in its order"
         )
-        raise InputError(field, problem)
 
 
 def _in_brackets(names: Sequence[str]) -> str:

@@ -82,10 +82,10 @@ def named_inputs(
         return {first.name: as_input(x[:, None] if is_column else x, first.type, scale, name)}
     names = [entry.name for entry in graph_inputs]
     if column_names(graph_inputs) is None or x.ndim != 2 or x.shape[1] != len(names):
-        given = "texts" if x.dtype == object else "x".join(map(str, x.shape[1:]))
+        form = "texts" if x.dtype == object else "x".join(map(str, x.shape[1:]))
         raise DataError(
             f"{name} reads {len(names)} inputs ({', '.join(names[:8])}), and a row here is one"
-            f" ({given}); export it with that input alone, the others as constants"
+            f" ({form}); export it with that input alone, the others as constants"
         )
     by_name = {}
     for position, entry in enumerate(graph_inputs):
