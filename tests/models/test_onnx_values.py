@@ -3,17 +3,20 @@ forms."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError
+from crosswind.core.types import InputSpec
+from crosswind.models.given.onnx import Onnx
 from crosswind.models.given.onnx_values import as_input, filled, fixed_rows, read_outputs
 
 LEVELS = (40, 200)
@@ -45,9 +48,11 @@ def network(
     rows: Any = "n",
     outputs: tuple[str, ...] = ("logits",),
     by: float = 1,
+    sides: tuple[Any, ...] = (3, 4, 4),
+    weights: str = "",
 ) -> str:
     """A network that calls a picture light where its mean, times `by`, is above 120; `outputs` in
-    their order."""
+    their order. `weights`: the file beside it that holds `by`."""
     output_forms = {
         "logits": (TensorProto.FLOAT, [rows, 2]),
         "probabilities": (TensorProto.FLOAT, [rows, 2]),
@@ -56,9 +61,6 @@ def network(
         "more": (TensorProto.FLOAT, [rows, 2]),
     }
     constants = [
-        helper.make_node(
-            "Constant", [], ["by"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [by])
-        ),
         helper.make_node(
             "Constant", [], ["middle"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [120])
         ),
@@ -80,12 +82,15 @@ def network(
         helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
         helper.make_node("ArgMax", ["logits"], ["label"], axis=1, keepdims=0),
     ]
-    first = helper.make_tensor_value_info("x", kind, [rows, 3, 4, 4])
+    first = helper.make_tensor_value_info("x", kind, [rows, *sides])
     last = [helper.make_tensor_value_info(name, *output_forms[name]) for name in outputs]
-    graph = helper.make_graph(nodes, "levels", [first], last)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path
-    )
+    factor = numpy_helper.from_array(np.array([by], np.float32), "by")
+    graph = helper.make_graph(nodes, "levels", [first], last, [factor])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    if weights:
+        onnx.save(model, path, save_as_external_data=True, location=weights, size_threshold=0)
+    else:
+        onnx.save(model, path)
     return str(path)
 
 
@@ -142,7 +147,66 @@ def test_numbers_that_it_cannot_take_are_refused(
         accuracy(network(tmp_path / "net.onnx", kind), world, scale=scale)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 7, 32, 64])
+@pytest.mark.parametrize("sides", [(3, 4, 4), (4, 4, 3), (4, 4, 1), ("h", "w", 3), (3, None, None)])
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.UINT8])
+def test_the_order_of_axes_and_bytes_are_read_of_the_network(
+    tmp_path: Path, world: Path, kind: int, sides: tuple[Any, ...]
+) -> None:
+    model = network(tmp_path / "net.onnx", kind, sides=sides)
+    settings = {} if kind == TensorProto.UINT8 else {"scale": "bytes"}
+    arguments = {"size": 4, "pool_rows": 0, "near_rows": 0, "estimators": ["atc-mc"]}
+    estimates = cw.estimate(model, world / "new", world / "known", settings=settings, **arguments)
+    assert estimates.source_accuracy == 0.9
+
+
+@pytest.mark.parametrize(
+    ("sides", "layout", "words"),
+    [
+        (
+            (3, 4, 4),
+            "nhwc",
+            "net.onnx takes 3 x 4 x 4 numbers a row, and a picture here is 4 x 4 x 3 (nhwc); set its"
+            " layout to nchw",
+        ),
+        ((4, 4, 3), "nchw", "a picture here is 3 x 4 x 4 (nchw); set its layout to nhwc"),
+        (
+            (3, 4, 8),
+            "nchw",
+            "source: has images of 4 x 4 x 3, and the model takes images of 4 x 8 x 3",
+        ),
+        ((3, "h", 8), "nchw", "takes 3 x h x 8 numbers a row, and a picture here is 3 x 4 x 4"),
+    ],
+)
+def test_pictures_of_other_axes_are_refused_with_the_setting(
+    tmp_path: Path, world: Path, sides: tuple[Any, ...], layout: str, words: str
+) -> None:
+    model = network(tmp_path / "net.onnx", sides=sides)
+    with pytest.raises(CrosswindError, match=re.escape(words)):
+        accuracy(model, world, layout=layout)
+
+
+def test_weights_beside_the_network_are_read_and_missed_by_name(
+    tmp_path: Path, world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = network(tmp_path / "net.onnx", weights="net.onnx.data")
+    weights = tmp_path / "net.onnx.data"
+    assert weights.stat().st_size == 4 and accuracy(model, world) == 0.9
+    weights.write_bytes(b"\0")
+    with pytest.raises(DataError, match="'net.onnx.data' beside it, which ends before they do"):
+        accuracy(model, world)
+    weights.unlink()
+    words = (
+        "net.onnx keeps its weights in 'net.onnx.data' beside it, and there is no such file; copy"
+        " both into one folder, or export the network as one file"
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(words)}$"):
+        accuracy(model, world)
+    with pytest.raises(DataError, match=re.escape(words)):
+        Onnx(path=model).fits(InputSpec.image(4, 4, 3), ["dark", "light"])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 32, 64])
 def test_a_batch_of_a_fixed_size_is_filled(tmp_path: Path, world: Path, rows: int) -> None:
     model = network(tmp_path / "net.onnx", rows=rows)
     assert accuracy(model, world) == 0.9 and accuracy(model, world, batch=5) == 0.9

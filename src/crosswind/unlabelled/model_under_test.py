@@ -19,7 +19,12 @@ from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.execution.changed_copies import Features, external_answers
 from crosswind.models.form import check_extra
-from crosswind.models.given.onnx_values import column_names, text_columns
+from crosswind.models.given.onnx_values import (
+    column_names,
+    layout_of,
+    text_columns,
+    usual_settings,
+)
 from crosswind.models.given.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
 from crosswind.unlabelled.model_columns import (
@@ -117,9 +122,14 @@ def check_file(path: Path) -> None:
 
 
 def _onnx(file: Path, settings: Mapping[str, Any]) -> AskedModel:
+    from crosswind.models.given.onnx import ready_session
+
     check_file(file)
-    takes, columns = _onnx_input(file, settings)
-    model = _given(file.name, "onnx", {**settings, "path": str(file)})
+    check_extra(facts("models", "onnx").extra, "model", "onnx")
+    graph_inputs = ready_session(str(file)).session.get_inputs()
+    takes, columns = _onnx_input(file.name, graph_inputs, settings)
+    usual = usual_settings(graph_inputs[0])
+    model = _given(file.name, "onnx", {**usual, **settings, "path": str(file)})
     return replace(model, input=takes, columns=columns)
 
 
@@ -224,22 +234,17 @@ def _as_logits(predictions: Predictions) -> Predictions:
         return replace(predictions, logits=np.log(z))
 
 
-def _onnx_input(file: Path, settings: Mapping[str, Any]) -> tuple[InputSpec | None, ModelColumns]:
-    """The images or numbers that the file takes, where it says so, and its columns of a table.
+def _onnx_input(
+    name: str, graph_inputs: Sequence[Any], settings: Mapping[str, Any]
+) -> tuple[InputSpec | None, ModelColumns]:
+    """The images or numbers that a network takes, where it says so, and its columns of a table.
     Raises `InputError` for columns of texts."""
-    import onnxruntime
-
-    columns = ModelColumns(file.name)
-    try:
-        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        graph_inputs = session.get_inputs()
-        shape = graph_inputs[0].shape
-    except Exception:  # said in full where the model is asked
-        return None, columns
+    columns = ModelColumns(name)
+    shape = graph_inputs[0].shape
     if (names := column_names(graph_inputs)) is not None:
         if texts := text_columns(graph_inputs):
             problem = (
-                f"{file.name} reads texts in {listed_columns(texts)} of its"
+                f"{name} reads texts in {listed_columns(texts)} of its"
                 f" {counted_columns(len(names))}, and numbers alone can be given to it; give"
                 " cw.estimate a function that asks it, or a table of its scores (predictions)"
             )
@@ -251,9 +256,8 @@ def _onnx_input(file: Path, settings: Mapping[str, Any]) -> tuple[InputSpec | No
         return InputSpec.features(shape[1]), replace(columns, count=shape[1])
     if len(shape) != 4:
         return None, columns
-    height, width, channels = (
-        shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
-    )
+    is_nhwc = settings.get("layout", layout_of(shape)) == "nhwc"
+    height, width, channels = shape[1:] if is_nhwc else (*shape[2:], shape[1])
     if channels in (1, 3):
         return InputSpec.image(height, width, channels), columns
     return None, columns

@@ -15,8 +15,14 @@ from crosswind.core.errors import DataError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.given.companions import stamp
-from crosswind.models.given.onnx_values import filled, fixed_rows, named_inputs, read_outputs
+from crosswind.models.given.companions import companions, stamp
+from crosswind.models.given.onnx_values import (
+    check_sides,
+    filled,
+    fixed_rows,
+    named_inputs,
+    read_outputs,
+)
 from crosswind.models.given.outside import Answers, Outside, asked, output_classes
 from crosswind.models.given.patience import PatientSession, patiently
 
@@ -73,20 +79,17 @@ class Onnx(Outside):
     extra = "onnx"
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
-        """See `Outside.fits`: `classes` are those of the data."""
+        """See `Outside.fits`: `classes` are those of the data, and weights beside the file are
+        there."""
         output_classes(self, class_names)
+        check_weights(Path(self.path))
 
     def answer(
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Answers:
         """See `Outside.answer`."""
         name = Path(self.path).name
-        try:
-            files = stamp(Path(self.path), True)
-        except OSError as error:
-            problem = f"{name} cannot be read ({error.strerror or error})"
-            raise DataError(problem) from None
-        session = _session(self.path, files)
+        session = ready_session(self.path)
         graph_inputs = session.session.get_inputs()
         names = [graph_output.name for graph_output in session.session.get_outputs()]
         fixed = fixed_rows(graph_inputs[0].shape)
@@ -94,7 +97,9 @@ class Onnx(Outside):
 
         def run(x: NDArray[Any]) -> Any:
             if images:
-                batches = named_inputs(self._scaled(x), graph_inputs, self.scale, name)
+                scaled = self._scaled(x)
+                check_sides(scaled.shape, graph_inputs[0].shape, self.layout, name)
+                batches = named_inputs(scaled, graph_inputs, self.scale, name)
             else:
                 batches = named_inputs(x, graph_inputs, None, name)
             if fixed is not None:
@@ -132,6 +137,33 @@ class Onnx(Outside):
         return (unit - means) / deviations
 
 
+def ready_session(path: str) -> PatientSession:
+    """A network's file made ready to run. Raises `DataError` for a file that is none, and for
+    weights beside it that are not there or cut off."""
+    file = Path(path)
+    try:
+        files = stamp(file, True)
+    except OSError as error:
+        problem = f"{file.name} cannot be read ({error.strerror or error})"
+        raise DataError(problem) from None
+    check_weights(file)
+    return _session(path, files)
+
+
+def check_weights(file: Path) -> None:
+    """Refuse a network whose weights should lie in files beside it that are not there. Raises
+    `DataError`."""
+    try:
+        missing = [name for name, beside in companions(file, True).items() if not beside.is_file()]
+    except OSError:  # said where the file is read
+        return
+    if missing:
+        raise DataError(
+            f"{file.name} keeps its weights in {missing[0]!r} beside it, and there is no such file;"
+            " copy both into one folder, or export the network as one file"
+        )
+
+
 @lru_cache(maxsize=2)
 def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSession:
     """The file made ready: once for all sets that it is asked about. `files`: its `stamp`, with the
@@ -140,7 +172,7 @@ def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSessi
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # what fails is raised too
 
     def load() -> Any:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -153,5 +185,11 @@ def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSessi
         loaded = patiently(load, give_up, None)
         return PatientSession(loaded, Path(path).name)
     except Exception as error:  # its own kinds, a dozen of them
+        beside = [file for file, _, _ in files[1:]]
+        if beside and "out of bounds" in str(error):
+            raise DataError(
+                f"{Path(path).name} keeps its weights in {Path(beside[0]).name!r} beside it, which"
+                " ends before they do: it was cut off, or is of another network; copy it again"
+            ) from None
         problem = f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})"
         raise DataError(problem) from None

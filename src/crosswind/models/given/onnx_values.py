@@ -94,6 +94,50 @@ def named_inputs(
     return by_name
 
 
+def layout_of(shape: Sequence[Any]) -> str | None:
+    """The order of the axes of an input of pictures, `nchw` or `nhwc`, where one of them alone has 1
+    or 3 channels; else None."""
+    if len(shape) != 4:
+        return None
+    first, last = (shape[axis] in (1, 3) for axis in (1, 3))
+    if first == last:
+        return None
+    return "nchw" if first else "nhwc"
+
+
+def usual_settings(graph_input: Any) -> dict[str, str]:
+    """The settings of the model `onnx` that the shape and the kind of a network's input leave no
+    choice of: `layout` of axes that say it, and `scale: bytes` of whole numbers."""
+    settings = {}
+    layout = layout_of(graph_input.shape)
+    if layout is not None:
+        settings["layout"] = layout
+    if layout is not None and np.issubdtype(_KINDS.get(graph_input.type, np.float32), np.integer):
+        settings["scale"] = "bytes"
+    return settings
+
+
+def check_sides(batch: Sequence[int], shape: Sequence[Any], layout: str, name: str) -> None:
+    """Refuse a batch of pictures of other sides than the network takes. Raises `DataError`."""
+    sides = list(shape[1:])
+    if not shape:  # not known
+        return
+    if len(batch) == len(shape) and all(
+        fixed_side in (side, None) or isinstance(fixed_side, str)
+        for side, fixed_side in zip(batch[1:], sides, strict=True)
+    ):
+        return
+    axes = " x ".join(str(side) for side in sides)
+    layout_there = layout_of(shape)
+    advice = "give it pictures of its size"
+    if layout_there not in (None, layout):
+        advice = f"set its layout to {layout_there}"
+    raise DataError(
+        f"{name} takes {axes} numbers a row, and a picture here is"
+        f" {' x '.join(map(str, batch[1:]))} ({layout}); {advice}"
+    )
+
+
 def fixed_rows(shape: Sequence[Any]) -> int | None:
     """The rows that the network takes at once, None where it takes any number."""
     if len(shape) > 1 and isinstance(shape[0], int) and shape[0] > 0:
