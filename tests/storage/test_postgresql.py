@@ -205,3 +205,55 @@ def test_reports_are_equal_to_the_byte_to_those_of_sqlite(url, tmp_path):
     assert len(of_sqlite["page"]) > 100_000 and len(of_sqlite["tables"]) > 5
     for name, content in of_sqlite.items():
         assert of_postgresql[name] == content, name
+
+
+def test_rows_that_are_copied_are_those_of_the_plan(url, tmp_path):
+    """Texts with what COPY escapes; a plan given again skips jobs that are there and keeps them."""
+    runs = [planned("tab\tback\\slash\nnew \\N line"), planned("é ☃ 𝄞 \\."), planned("plain")]
+    with Store.open(url, tmp_path / "out", create=True) as store:
+        store.add_plan("toys", {"a": "\\"}, {}, runs[:2])
+        store.add_plan("toys", {"a": "\\"}, {}, [runs[2], *runs])
+        assert [run["key"] for run in store.runs("toys")] == [run.key for run in [runs[2], *runs]]
+        for run in runs:
+            stored = store.run(run.key)
+            assert (stored["spec"], stored["status"]) == (dict(run.spec), "pending")
+
+
+def test_a_copy_that_the_server_refuses_is_one_sentence_and_writes_nothing(url, tmp_path):
+    with Store.open(url, tmp_path / "out", create=True) as store:
+        with (
+            pytest.raises(StoreError, match="cannot be read or written: .*NUL"),
+            store.transaction() as connection,
+        ):
+            rows = [("toys", 0, "abcd", "{}"), ("toys", 1, "abcd", "\0")]
+            names = ("study", "position", "key", "labels")
+            database.insert_rows(connection, database.study_runs, names, rows)
+        with store.transaction() as connection:
+            count = "SELECT count(*) FROM study_runs"
+            assert connection.exec_driver_sql(count).scalar() == 0
+
+
+def test_a_run_with_nothing_to_do_plans_one_seed(url, server, tmp_path, capsys, monkeypatch):
+    study = tmp_path / "live.yaml"
+    study.write_text(json.dumps({**STUDY, "seeds": 2}))
+    run = ["run", str(study), "--out", str(tmp_path / "out"), "--store", url, "--workers", "1"]
+    assert _status(run) == 0
+    first = capsys.readouterr().out.splitlines()
+    with monkeypatch.context() as patch:
+        patch.setattr("crosswind.studies.plan.plan_of", None)  # would fail if it were called
+        assert _status(run) == 0
+    again = capsys.readouterr().out.splitlines()
+    assert again[:-3] == first[:-3] and again[-3] == "0 runs in 0 s."
+    assert again[-2:] == first[-2:]
+    with Store.open(url, tmp_path / "out", create=True) as store:
+        states = [store.scores_state()]
+        key = next(run["key"] for run in store.runs("live") if run["kind"] == "score")
+        store.undo([key])
+        states.append(store.scores_state())
+    assert _status(run) == 0 and "1 runs in" in capsys.readouterr().out
+    with Store.open(url) as store:
+        states.append(store.scores_state())
+    assert len({str(state) for state in states}) == 3
+    # A database without a store, beside a folder with what was said: all is done anew.
+    run[run.index(url)] = server.create("empty")
+    assert _status(run) == 0 and "8 runs in" in capsys.readouterr().out

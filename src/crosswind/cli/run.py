@@ -132,8 +132,9 @@ def run_command(
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
-    changes = (store_url, retry_failed, log, profile, as_json)
-    if engine == "pool" and not any(changes) and _is_done(study, scale, settings or (), out):
+    changes = (retry_failed, log, profile, as_json)
+    words = study, scale, settings or ()
+    if engine == "pool" and not any(changes) and _is_done(*words, out, store_url):
         return 0
     from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
     from crosswind.storage.store import Store
@@ -174,12 +175,15 @@ def run_command(
     return status
 
 
-def _is_done(word: str, scale: str | None, settings: Sequence[str], out: Path) -> bool:
+def _is_done(
+    word: str, scale: str | None, settings: Sequence[str], out: Path, store_url: str | None
+) -> bool:
     """Whether a study ended before and is still as it was; then what it said is printed again."""
     from crosswind.reports.saved_text import has_saved_text, saved_text_unplanned
 
     if not has_saved_text(out):
         return False
+    from crosswind.core.errors import StoreError
     from crosswind.execution.done_before import fingerprint_of_study
     from crosswind.execution.scheduler import Progress
     from crosswind.storage.store import Store
@@ -188,18 +192,21 @@ def _is_done(word: str, scale: str | None, settings: Sequence[str], out: Path) -
 
     study = load_study(word, scale, settings)
     fingerprint = fingerprint_of_study(study, find_study(word)[1].parent)
-    with Store.open(out) as store:
-        said = saved_text_unplanned(store, study.name, fingerprint)
-        if said is None or store.damaged(study.name):
-            return False
-        counts = store.counts(study.name)
+    try:
+        with Store.open(store_url or out, out=out) as store:
+            said = saved_text_unplanned(store, study.name, fingerprint)
+            if said is None or store.damaged(study.name):
+                return False
+            counts = store.counts(study.name)
+    except StoreError:  # a new one, or one that the long way refuses
+        return False
     for text in said["warnings"]:
         typer.echo(f"warning: {text}", err=True)
     n_done = counts["total"]
     message = f"{n_done} of {n_done} runs are done already"
     with progress_bar() as display:
         _teller(study.name, display)(Progress(n_done, 0, 0, n_done, None, message, ""))
-    _print_said(said, study.name, "0 runs in 0 s.", str(out))
+    _print_said(said, study.name, "0 runs in 0 s.", store_url or str(out))
     return True
 
 

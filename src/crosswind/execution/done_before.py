@@ -47,10 +47,7 @@ def fingerprint(study: Study, jobs: Iterable[Job]) -> str:
 
 def ended_stamp(store: Store, study: str) -> str | None:
     """A digest that changes with every plan, claim and result of the store. None where some job is
-    not done, a driver is known, or the database numbers no results (PostgreSQL)."""
-    last_score = store.last_score()
-    if last_score is None:
-        return None
+    not done, or a driver is known."""
     by_status = sa.select(
         runs.c.kind, runs.c.status, sa.func.count(), sa.func.max(runs.c.finished)
     ).group_by(runs.c.kind, runs.c.status)
@@ -65,4 +62,4 @@ def ended_stamp(store: Store, study: str) -> str | None:
         listed = [list(row) for row in connection.execute(names)]
     if n_drivers or plan_digest is None or any(status not in DONE for _, status, *_ in counts):
         return None
-    return digest([last_score, counts, plan_digest, listed])
+    return digest([store.scores_state(), counts, plan_digest, listed])

@@ -28,18 +28,17 @@ __all__ = [
 ]
 
 
-def state_of(store: Store, study: str, summary: Summary) -> str | None:
+def state_of(store: Store, study: str, summary: Summary) -> str:
     """A digest of what a study's report is made of: its specification, how each job ended, the last
-    result of the store, and the code that writes reports. None where the store cannot tell."""
-    last_score = store.last_score()
-    if last_score is None:
-        return None
+    results of the store, and the code that writes reports."""
     entry = store.study(study)
     written = [entry["given"], entry["resolved"], entry["created"], store.study_names()]
     code = {
         path.name: path.stat().st_mtime_ns for path in sorted(Path(__file__).parent.rglob("*.py"))
     }
-    return digest([__version__, code, store.name, study, written, summary.state, last_score])
+    return digest(
+        [__version__, code, store.name, study, written, summary.state, store.scores_state()]
+    )
 
 
 def saved_text(store: Store, study: str, state: str | None) -> dict[str, Any] | None:

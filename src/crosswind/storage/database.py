@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,46 @@ def _add_indexes(connection: sa.Connection) -> None:
     for name, words in _INDEXES.items():
         if name not in present:
             connection.exec_driver_sql(f"CREATE INDEX {name} ON {words[connection.dialect.name]}")
+
+
+def insert_rows(
+    connection: sa.Connection,
+    table: sa.Table,
+    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    skip_known: bool = False,
+) -> None:
+    """Insert many rows, tuples of the values of the columns `names`, in this order.
+
+    `skip_known`: rows whose key is in the table stay as they are; else such a key is an error of
+    the database. The rows go to the driver as they are: a statement of SQLAlchemy makes a dictionary
+    of each, and PostgreSQL takes a copied stream several times as fast as statements.
+    """
+    columns = ", ".join(f'"{name}"' for name in names)
+    do_nothing = " ON CONFLICT DO NOTHING" if skip_known else ""
+    into = f"INSERT INTO {table.name} ({columns})"
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(names))
+        connection.exec_driver_sql(f"{into} VALUES ({marks}){do_nothing}", list(rows))
+        return
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE inserted_rows ON COMMIT DROP AS"
+        f" SELECT 0::bigint AS row_number, {columns} FROM {table.name} WITH NO DATA"
+    )
+    driver: Any = connection.connection.driver_connection
+    statement = f"COPY inserted_rows (row_number, {columns}) FROM STDIN"
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            for row_number, row in enumerate(rows):
+                copy.write_row((row_number, *row))
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise sa.exc.DBAPIError(statement, None, error) from error
+    # In the order of the rows: two that insert the same keys wait for each other in one order.
+    connection.exec_driver_sql(
+        f"{into} SELECT {columns} FROM inserted_rows ORDER BY row_number{do_nothing}"
+    )
+    connection.exec_driver_sql("DROP TABLE inserted_rows")
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from crosswind.storage.artifacts import plain_json
 from crosswind.storage.database import (
     WITH_FILES,
     drivers,
+    insert_rows,
     meta,
     now,
     open_database,
@@ -143,17 +144,11 @@ class Store:
         # order, never in a circle.
         texts = artifacts.SharedTexts()
         entries = [
-            {
-                "key": artifacts.check_key(key),
-                "kind": job.kind,
-                "spec": texts.of(job.spec),
-                "needs": plain_json(job.needs),
-            }
+            (artifacts.check_key(key), job.kind, texts.of(job.spec), plain_json(job.needs))
             for key, job in sorted({job.key: job for job in jobs}.items())
         ]
         listed = [
-            {"study": study, "position": position, "key": job.key, "labels": plain_json(job.labels)}
-            for position, job in enumerate(jobs)
+            (study, position, job.key, plain_json(job.labels)) for position, job in enumerate(jobs)
         ]
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
@@ -163,8 +158,9 @@ class Store:
             connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=entry))
             connection.execute(study_runs.delete().where(study_runs.c.study == study))
             if jobs:
-                connection.execute(insert(runs).on_conflict_do_nothing(), entries)
-                connection.execute(study_runs.insert(), listed)
+                names = ("key", "kind", "spec", "needs")
+                insert_rows(connection, runs, names, entries, skip_known=True)
+                insert_rows(connection, study_runs, ("study", "position", "key", "labels"), listed)
             held = insert(meta).values(name=f"plan {study}", value=plan)
             connection.execute(
                 held.on_conflict_do_update(index_elements=["name"], set_={"value": plan})
@@ -192,6 +188,20 @@ class Store:
             return None
         with self.transaction() as connection:
             return connection.execute(sa.text("SELECT max(rowid) FROM scores")).scalar() or 0
+
+    def scores_state(self) -> list[Any]:
+        """Plain values that differ wherever other scores are recorded."""
+        last_score = self.last_score()
+        if last_score is not None:
+            return [last_score]
+        # Both are read from indexes alone. Scores of a run that is done again have the same keys, and
+        # the run another end.
+        last_end = sa.select(sa.func.max(runs.c.finished)).where(sa.text("files != '{}'"))
+        hashes = sa.func.hashtextextended(scores.c.key, scores.c.position)
+        total = sa.cast(sa.func.coalesce(sa.func.sum(hashes), 0), sa.Text)
+        with self.transaction() as connection:
+            query = sa.select(sa.func.count(), total, last_end.scalar_subquery())
+            return list(connection.execute(query.select_from(scores)).one())
 
     def study_names(self) -> list[str]:
         """The studies, oldest first."""
