@@ -16,7 +16,7 @@ TRAINING := tests/contract/test_methods.py tests/contract/test_models.py tests/m
 # What needs nothing but the package: reading, splitting, training, estimating, transforming.
 LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/training/test_selection.py tests/training/test_predicting.py \
   tests/training/test_loader.py tests/shifts tests/estimators tests/models/test_build.py tests/models/test_convolution.py \
-  tests/data/sources/test_digits.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
+  tests/data/sources/test_digits.py tests/data/test_tabular.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-training lowest release-check docs verify lint format lock clean

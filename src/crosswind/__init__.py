@@ -10,10 +10,17 @@ import sys
 from importlib import import_module
 
 if sys.platform == "win32":  # locks, signals and shared memory of POSIX are used throughout
-    raise ImportError(
+    _REFUSAL = (
         "Crosswind needs Linux or macOS; on Windows install it inside WSL 2, the Windows Subsystem"
         " for Linux"
     )
+    _program = sys.argv[0].replace("\\", "/").rpartition("/")[2].lower()
+    # The command imports this module before its own first line: here alone it can end in one
+    # sentence. While `python -m crosswind` looks for its module, the program is `-m`.
+    if _program == "-m" or _program.partition(".")[0] in ("crosswind", "crosswind-script"):
+        print(f"error: {_REFUSAL}", file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(_REFUSAL)
 
 __all__ = [
     "AttributedDataset",

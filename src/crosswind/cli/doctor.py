@@ -60,7 +60,7 @@ def installation(root: str | None = None) -> dict[str, Any]:
     What cannot be looked at is said in words in its place; nothing here raises.
     """
     from crosswind import __version__
-    from crosswind.core.processor import processor_name, vector_level
+    from crosswind.core.processor import processor_name, usable_cores, vector_level
 
     versions = {"crosswind": __version__, "python": platform.python_version()}
     versions |= {name: installed_version(name) or "not installed" for name in LIBRARIES}
@@ -75,7 +75,7 @@ def installation(root: str | None = None) -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor_name(),
         "vectors": vectors,
-        "cores": _cores(),
+        "cores": usable_cores(),
         "memory": _looked_at(_memory),
         "torch": _looked_at(_torch),
         "device": _looked_at(_device),
@@ -123,12 +123,6 @@ def _looked_at(look: Callable[[], Any]) -> Any:
         return (
             f"cannot be looked at, {type(error).__name__}: {one_line(_homeless(str(error)), 200)}"
         )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _memory() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from crosswind.cli.options import (
 )
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError
+from crosswind.core.processor import usable_cores
 
 if TYPE_CHECKING:
     from crosswind.execution.scheduler import Progress, Summary
@@ -145,12 +145,17 @@ def run_command(
         typer.echo(f"warning: {text}", err=True)
 
     trackers = _trackers(log or (), out, planned.study.name)
-    check_ready(planned, workers or _cores(), here=engine == "pool")
+    check_ready(planned, workers or usable_cores(), here=engine == "pool")
     for text in slow_devices(planned):
         typer.echo(f"warning: {text}", err=True)
     with (
         engine_of(
-            planned, out, workers=workers or _cores(), engine=engine, address=address, memory=size
+            planned,
+            out,
+            workers=workers or usable_cores(),
+            engine=engine,
+            address=address,
+            memory=size,
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
@@ -301,10 +306,6 @@ def _workers_of_cards(workers_per_gpu: int, workers: int | None, engine: str) ->
     if cards == 0:
         raise InputError("--workers-per-gpu", "torch finds no graphics card here; name --workers")
     return workers_per_gpu * cards
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:

@@ -1,5 +1,5 @@
-"""The number formats and vector instructions of this machine's processor. Never imports torch, so
-that a plan can say it."""
+"""The cores, number formats and vector instructions of this machine's processor. Never imports
+torch, so that a plan can say it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_bfloat16", "processor_name", "slow_bfloat16", "told_by_linux", "vector_level"]
+__all__ = [
+    "has_bfloat16",
+    "processor_name",
+    "slow_bfloat16",
+    "told_by_linux",
+    "usable_cores",
+    "vector_level",
+]
 
 _FLAGS = {
     # The last only converts; torch computes in float32 there, and hardly slower.
@@ -25,6 +32,13 @@ _VECTORS = {
     "aarch64": {"sve": "SVE", "asimd": "NEON"},
 }
 """What Linux calls the instructions for vectors, the widest first, and what everybody does."""
+
+
+def usable_cores() -> int:
+    """The cores that this process may use; those of the machine where the system does not say."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def has_bfloat16() -> bool | None:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from crosswind.core.cards import Original
 from crosswind.core.errors import CrosswindError, DataError, InputError, unknown
 from crosswind.core.files import root_folder
+from crosswind.core.processor import usable_cores
 from crosswind.core.types import canonical, digest, digest_arrays
 from crosswind.data.archives.checks import telling
 from crosswind.data.dataset import AttributedDataset
@@ -41,7 +42,6 @@ from crosswind.data.prepared.copies import (
     array_header,
     checksum,
     chunk_rows,
-    cores,
     find_copy,
     fingerprint_of,
 )
@@ -124,7 +124,7 @@ def prepare(
         if not accept_totals:
             _check_totals(source, reading)
         with writing(work):
-            before = _write(source, reading, identity, store, work, workers or cores(), tell)
+            before = _write(source, reading, identity, store, work, workers or usable_cores(), tell)
             _publish(work, target)
     copy = find_copy(source, str(target.parent))
     return Prepared(copy, made=True, rows_before=before)

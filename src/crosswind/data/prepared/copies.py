@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import io
 import mmap
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +26,7 @@ from pydantic import (
 
 from crosswind.core.errors import DataError, one_line
 from crosswind.core.files import root_folder
+from crosswind.core.processor import usable_cores
 from crosswind.core.types import InputSpec, canonical, digest, digest_arrays
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Read
@@ -187,19 +187,12 @@ def check(
     """
     copy = find_copy(source, root)
     try:
-        _check(copy, workers or cores(), on_progress or (lambda stage, done, total: None))
+        _check(copy, workers or usable_cores(), on_progress or (lambda stage, done, total: None))
     except Exception as error:  # as above
         again = command(source, root, "--again")
         problem = f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}"
         raise DataError(problem) from None
     return copy
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def checksum(data: Any) -> str:
