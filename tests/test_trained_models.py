@@ -56,6 +56,8 @@ def test_it_shows_itself_on_one_screen(trained: Any) -> None:
     assert len(text) < 1000 and text.startswith("erm on tabular (features of 2 numbers; 2 classes:")
     assert "finished after 40 steps; best-id is step " in text and "worst group" in text
     assert "<table>" in model._repr_html_()
+    of_test = model.evaluate()["test"]
+    assert f"{of_test['worst_group_name']} ({of_test['worst_group_n']} rows)" in text
 
 
 def test_it_predicts_evaluates_saves_and_loads(trained: Any, tmp_path: Path) -> None:
@@ -76,6 +78,7 @@ def test_it_predicts_evaluates_saves_and_loads(trained: Any, tmp_path: Path) -> 
     file = model.save(tmp_path / "deep" / "m.safetensors")
     loaded = cw.load_model(file)
     np.testing.assert_array_equal(loaded.predict_proba(dataset), probabilities)
+    assert loaded.evaluate(other)["test"]["groups"] == model.evaluate(other)["test"]["groups"]
     arrays = dataset.inputs(np.arange(5))
     np.testing.assert_array_equal(loaded.predict_proba(arrays), loaded.predict_proba(dataset)[:5])
     estimates = cw.estimate(str(file), dataset, dataset, label="ill")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from crosswind.shifts.audit import Audit
     from crosswind.studies.plan import Plan
     from crosswind.unlabelled.answer import Estimates
-    from crosswind.unlabelled.trained_model import Predictor, TrainedModel
+    from crosswind.unlabelled.trained_model import LoadedModel, TrainedModel
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
@@ -300,9 +300,9 @@ def _named_model(model: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(model["name"]), {key: value for key, value in model.items() if key != "name"}
 
 
-def load_model(path: str | Path, input: InputSpec | None = None) -> Predictor:
+def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
     """The model of a file of weights with its card beside it, as `save` of a trained model writes
-    them: an object with `predict` and `predict_proba`.
+    them: an object with `predict`, `predict_proba` and `evaluate`.
 
     `input`: what a row is (`dataset.input`), where the card does not say it. Raises `InputError`.
     """

@@ -27,19 +27,23 @@ def scored_rows(
     n: int = 8,
     spread: float = 0.02,
     groups: Mapping[str, float] | None = None,
+    single: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Results of `n` seeds by (shift, method)."""
+    """Results of `n` seeds by (shift, method). `single`: a group of one row, which is wrong."""
     draw = np.random.default_rng(0)
     for (shift, method), mean in accuracy.items():
         for seed in range(n):
             value = mean + spread * float(draw.normal())
             offsets = GROUPS if groups is None else groups
             table = {name: {"n": 10, "accuracy": value + less} for name, less in offsets.items()}
+            if single:
+                table[single] = {"n": 1, "accuracy": 0.0}
             worst = min(table, key=lambda name: table[name]["accuracy"])
             metrics = {
                 "accuracy": value,
                 "worst_group": table[worst]["accuracy"],
                 "worst_group_name": worst,
+                "worst_group_n": table[worst]["n"],
                 "groups": table,
                 "classes": 2,
                 "majority": 0.5,
@@ -132,6 +136,38 @@ def test_the_share_of_training_is_that_of_the_shift(tie: Any, share: str) -> Non
 def test_rows_are_called_what_they_are(options: dict[str, Any], words: str) -> None:
     (answer,) = answers(scored_rows(COST), options=options)
     assert words in answer
+
+
+def found(rows: Iterator[dict[str, Any]]) -> Findings:
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": {"none": [], "SC": TIE},
+        "sets": {"test": {"law": "uniform"}},
+        "claims": [],
+    }
+    findings = find(arrange(rows).shown(["last"]), about, [], [])
+    assert isinstance(findings, Findings)
+    return findings
+
+
+def test_a_worst_group_of_one_row_is_no_finding() -> None:
+    """It is named with its single row and what to do; of other groups the rows are said."""
+    single = "kind=melanoma, ruler=pink"
+    findings = found(scored_rows(COST, spread=0.005, single=single))
+    assert {finding.metric for finding in findings.items} == {"accuracy"}
+    parts = dict(findings.parts)
+    assert parts["No finding on the worst group"] == [
+        f"{single} has 1 test row and is the worst group of erm under none, erm under SC, groupdro"
+        " under SC: one row is no group. Leave its value out (keep), join it with another, or test"
+        " more of its rows."
+    ]
+    assert answers(scored_rows(COST, spread=0.005, single=single)) == []  # no even test set
+    (answer,) = answers(scored_rows(COST, spread=0.005))
+    assert "worst for kind melanoma with ruler no: 51% of its 10 test rows a run" in answer
+    plain = found(scored_rows(COST, spread=0.005))
+    assert "No finding on the worst group" not in dict(plain.parts)
+    assert {finding.metric for finding in plain.items} == {"accuracy", "worst_group"}
 
 
 def test_what_could_not_have_been_told_is_not_called_no_cost() -> None:

@@ -64,6 +64,21 @@ def test_units_that_make_a_test_set_uneven_are_warned_of(study: dict[str, Any]) 
     assert most > 2 * fewest
 
 
+def test_a_cell_with_one_row_to_test_is_warned_of(study: dict[str, Any]) -> None:
+    rows = polars.read_csv("visits.csv")
+    lone = (rows["part"] == "test") & (rows["ill"] == "yes") & (rows["ward"] == "A")
+    first = int(lone.arg_true()[0])
+    kept = ~lone | (polars.Series(range(rows.height)) == first)
+    rows.filter(kept).write_csv("visits.csv")
+    entry = study["data"]["visits"]
+    del entry["options"]["unit"]
+    official = {"column": "part", "test": ["test"], "train": ["train"]}
+    dealt = {**study, "data": {"visits": {**entry, "roles": {"official": official}}}}
+    plan = make_plan(study_from(parse(yaml.safe_dump(dealt), "study.yaml"), name="study"))
+    (text,) = [text for text in plan.warnings if "nothing can be told of it" in text]
+    assert "test set test has 1 row of ill=yes, ward=A: where that is the worst group" in text
+
+
 def test_the_remedy_draws_an_even_test_set(study: dict[str, Any]) -> None:
     (text,) = warnings_of(study)
     remedy = yaml.safe_load(text.split("`")[1])

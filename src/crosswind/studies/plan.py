@@ -233,6 +233,7 @@ class _Planner:
         warnings = [
             *counts.warnings,
             *_uneven_units(study.data[point.data], counts, used[point.data]),
+            *_single_rows(counts),
         ]
         for method in methods.values():
             warnings += _method_warnings(point, method, counts, split, inputs, trained)
@@ -400,6 +401,26 @@ def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset
             f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
             f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
         )
+    return warnings
+
+
+def _single_rows(counts: DrawCounts) -> list[str]:
+    """That a cell has one row to test, whose answer would be an accuracy of 0 or 1."""
+    warnings = []
+    for name, (cells, cell_counts) in counts.test_counts.items():
+        singles = np.argwhere(cell_counts == 1)
+        if len(singles) and cell_counts.max() > 1:
+            codes = singles[0].tolist()
+            cell = ", ".join(
+                f"{axis.name}={axis.values[code]}"
+                for axis, code in zip(cells.axes, codes, strict=True)
+            )
+            more = f" and {len(singles) - 1:,} more" if len(singles) > 1 else ""
+            warnings.append(
+                f"test set {name} has 1 row of {cell}{more}: where that is the worst group nothing"
+                " can be told of it; leave its value out (keep), join it with another, or test more"
+                " of its rows"
+            )
     return warnings
 
 

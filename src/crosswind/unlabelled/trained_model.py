@@ -163,7 +163,7 @@ class TrainedModel(Trajectory, Predictor):
         return file
 
     @staticmethod
-    def load(path: str | Path, input: InputSpec | None = None) -> Predictor:
+    def load(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
         """The model that `save` wrote, see `cw.load_model`."""
         return load_model(path, input)
 
@@ -193,7 +193,11 @@ class TrainedModel(Trajectory, Predictor):
             worst = ""
             if of_set["worst_group"] is not None:
                 worst = f"{of_set['worst_group']:.1%}"
-            worst_name = str(of_set["worst_group_name"] or "")
+            worst_name = ""
+            if of_set["worst_group"] is not None:
+                n_worst = of_set["worst_group_n"]
+                row_words = f"{n_worst:,} row{'s' * (n_worst != 1)}"
+                worst_name = f"{of_set['worst_group_name']} ({row_words})"
             n_rows = f"{of_set['n']:,}"
             rows.append((name, n_rows, f"{of_set['accuracy']:.1%}", worst, worst_name))
         return rows
@@ -216,7 +220,7 @@ class TrainedModel(Trajectory, Predictor):
 
 
 class LoadedModel(Predictor):
-    """A model of a file of weights, which predicts; see `cw.load_model`."""
+    """A model of a file of weights, which predicts and is evaluated; see `cw.load_model`."""
 
     def __init__(
         self, name: str, answer: Answer, input: InputSpec, classes: tuple[str, ...]
@@ -229,13 +233,19 @@ class LoadedModel(Predictor):
     def _answer(self) -> Answer:
         return self._answers
 
+    def evaluate(self, split: Split) -> dict[str, dict[str, Any]]:
+        """Scores of every set of a split, as `cw.evaluate` gives them."""
+        from crosswind.execution.function_answers import scores_by_set
+
+        return scores_by_set(self, split, self.name)
+
     def __repr__(self) -> str:
         return f"model of {self.name} ({self.input}; {len(self.class_names)} classes)"
 
 
-def load_model(path: str | Path, input: InputSpec | None = None) -> Predictor:
+def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
     """The model of a file of weights with its card beside it, as `TrainedModel.save` writes them:
-    an object with `predict` and `predict_proba`.
+    an object with `predict`, `predict_proba` and `evaluate`.
 
     `input`: what a row is, where the card does not say the size of pictures. Raises `InputError`.
     """

@@ -32,6 +32,7 @@ from crosswind.reports.claims.verdicts import (
     Finding,
     end_in_points,
     judged,
+    single_row_group,
 )
 from crosswind.reports.scores.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
@@ -241,11 +242,29 @@ def _parts(
             about_equal,
         )
     yield from _open_part(findings, about_equal, where)
+    single_rows = list(dict.fromkeys(_single_row_sentences(rule_results)))
+    if single_rows:
+        yield "No finding on the worst group", single_rows, []
     doubts: dict[str, None] = {}
     for setting_results in rule_results:
         doubts |= dict.fromkeys(doubt_notes(setting_results))
     if doubts:
         yield "Runs to be read with care", list(doubts), []
+
+
+def _single_row_sentences(rule_results: Sequence[PlaceResults]) -> Iterator[str]:
+    """The comparisons that are left out because a worst group is one row."""
+    for setting_results in rule_results:
+        by_group: dict[str, list[str]] = {}
+        for shift, method, entry in setting_results.grid():
+            name = "" if entry is None else single_row_group(entry)
+            if name:
+                by_group.setdefault(name, []).append(f"{method} under {shift}")
+        for name, runs in by_group.items():
+            yield (
+                f"{name} has 1 test row and is the worst group of {', '.join(runs)}: one row is no"
+                " group. Leave its value out (keep), join it with another, or test more of its rows."
+            )
 
 
 def _cost_part(

@@ -18,6 +18,8 @@ from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
 from crosswind.reports.scores.notes import at_chance, chance_level
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
 
+FEW_ROWS = 30
+"""Test rows of a group: of fewer a sentence says how many there are."""
 NEVER_LEARNT = 0.05
 """A class of which so few rows are right in every group, without a shift, is one that nobody
 learns."""
@@ -265,15 +267,16 @@ def _cost_words(cost: Finding) -> str:
     mean = cost.difference.mean
     low, high = cost.interval or (0.0, 0.0)
     points, side = _points(abs(mean)), "fewer" if mean < 0 else "more"
+    unit = "point" if points == "1" else "points"
     if cost.told:
         ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))
-        return f"{points} points [{ends}] {side} than without the tie"
+        return f"{points} {unit} [{ends}] {side} than without the tie"
     signed = f"[{_points(low, '+')}, {_points(high, '+')}]"
     if cost.about_equal:
         return f"as without the tie ({_points(mean, '+')} points {signed})"
     power = power_words(cost)
     would = f", a cost of {power}" if power else ""
-    return f"{points} points {side} than without the tie, which may be chance {signed}{would}"
+    return f"{points} {unit} {side} than without the tie, which may be chance {signed}{would}"
 
 
 def _points(difference: float, sign: str = "") -> str:
@@ -285,16 +288,21 @@ def _points(difference: float, sign: str = "") -> str:
 def _worst_words(entry: Entry, cost: Finding | None) -> str:
     """The group that is worst, by name, and what the tie costs it."""
     accuracies = _group_accuracies(entry) or _worst_groups(entry)
-    if not accuracies:
+    rows_by_group = _rows_of_groups(entry)
+    # The answer for a single row is right or wrong, and no accuracy of a group.
+    several = [name for name in accuracies if rows_by_group.get(name, FEW_ROWS) > 1]
+    if not several:
         return ""
-    name = min(accuracies, key=lambda group: accuracies[group])
+    name = min(several, key=lambda group: accuracies[group])
+    n_rows = rows_by_group.get(name, FEW_ROWS)
+    few = f" of its {n_rows} test rows a run" if n_rows < FEW_ROWS else ""
     words = name.replace(", ", " with ").replace("=", " ")
     lost = (
         f", where the worst group loses {abs(cost.difference.mean) * 100:.0f} points"
         if cost is not None and cost.told and cost.difference.mean < 0
         else ""
     )
-    return f"; worst for {words}: {accuracies[name]:.0%}{lost}"
+    return f"; worst for {words}: {accuracies[name]:.0%}{few}{lost}"
 
 
 def _what_helps(at_place: PlaceResults, findings: Sequence[Finding], shift: str) -> str:
@@ -327,6 +335,16 @@ def _worst_groups(entry: Entry) -> dict[str, float]:
     ]
     summary = entry.summary("worst_group")
     return {} if summary is None or not names else {max(names, key=names.count): summary.mean}
+
+
+def _rows_of_groups(entry: Entry) -> dict[str, int]:
+    """The fewest rows that each group has in a run."""
+    rows: dict[str, int] = {}
+    for run_scores in entry.metrics.values():
+        groups = run_scores.get("groups")
+        for name, scores in groups.items() if isinstance(groups, Mapping) else ():
+            rows[name] = min(rows.get(name, scores["n"]), scores["n"])
+    return rows
 
 
 def _group_accuracies(entry: Entry) -> dict[str, float]:

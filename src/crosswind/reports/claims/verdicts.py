@@ -35,7 +35,8 @@ MARGIN = 0.03
 (Schuirmann 1987)."""
 
 COST, EFFECT_OF = "cost", "effect"
-_METRICS = (HEADLINE.name, "worst_group")
+WORST_GROUP = "worst_group"
+_METRICS = (HEADLINE.name, WORST_GROUP)
 
 
 @dataclass(frozen=True)
@@ -311,6 +312,17 @@ def _costs(setting_results: PlaceResults, resolved: Mapping[str, Any]) -> Iterat
             )
 
 
+def single_row_group(entry: Entry) -> str:
+    """The name of the group that is worst by a single test row in half of an entry's runs or more:
+    then the worst group tells of that row and of no group. Empty where there is none."""
+    worst = [
+        str(run_scores["worst_group_name"])
+        for run_scores in entry.metrics.values()
+        if run_scores.get("worst_group_n") == 1
+    ]
+    return max(worst, key=worst.count) if 2 * len(worst) >= len(entry.metrics) > 0 else ""
+
+
 def _grouped_by(entry: Entry) -> set[tuple[str, ...]]:
     """The attributes whose cells are the groups: worst groups of other attributes are no measure of
     one thing."""
@@ -345,6 +357,8 @@ def _compared(
     metrics: Iterable[str],
 ) -> Iterator[Finding]:
     for metric in metrics:
+        if metric == WORST_GROUP and (single_row_group(entry) or single_row_group(base)):
+            continue
         summary, base_summary = entry.summary(metric), base.summary(metric)
         if summary is None or base_summary is None or entry.difference(base, metric) is None:
             continue
