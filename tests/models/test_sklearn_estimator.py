@@ -104,6 +104,32 @@ def test_it_answers_as_scikit_learn_does_on_the_same_rows(
     assert trained.evaluate()["test"]["accuracy"] == pytest.approx(right.mean())
 
 
+@pytest.mark.parametrize("sampler", ["uniform", "balanced"])
+def test_jtt_fits_twice_and_weighs_what_the_first_fit_got_wrong(sampler: str) -> None:
+    dataset = patients()
+    split = split_of(dataset, sampler=sampler)
+    knobs = {"up": 3}
+    trained = cw.train("jtt", split, dataset, model=model_of(LOGISTIC), knobs=knobs)
+    x, label = inputs_of(dataset, split.train), split.train.label
+    weights = np.asarray(split.train.weight, dtype=np.float64)
+    theirs = make_pipeline(StandardScaler(), LogisticRegression())
+    theirs.fit(x, label, logisticregression__sample_weight=weights / weights.mean())
+    wrong = theirs.predict(x) != label
+    assert 0 < wrong.sum() < len(label) / 2
+    weights = weights * np.where(wrong, 3, 1)
+    theirs.fit(x, label, logisticregression__sample_weight=weights / weights.mean())
+    test = inputs_of(dataset, split.evaluation["test"])
+    np.testing.assert_allclose(trained.predict_proba(test), theirs.predict_proba(test), atol=2e-6)
+    plain = cw.train("erm", split, dataset, model=model_of(LOGISTIC))
+    assert np.abs(trained.predict_proba(test) - plain.predict_proba(test)).max() > 0.02
+
+
+def test_jtt_with_a_forest_says_that_no_row_is_wrong() -> None:
+    dataset = patients()
+    trained = cw.train("jtt", split_of(dataset), dataset, model=model_of(FOREST))
+    assert any("got no training row wrong, so this run is ERM" in text for text in trained.warnings)
+
+
 def test_seeds_are_the_run_s_and_weights_hold_the_estimator(tmp_path: Path) -> None:
     dataset = patients()
     split = split_of(dataset)
@@ -299,6 +325,11 @@ def test_methods_that_descend_and_estimators_without_weights_are_refused(
             {"models": {"near": nearest}, "sampler": "balanced", "methods": ["erm"]},
             "takes no weights of rows",
         ),
+        (
+            {"methods": {"erm": {}, "groupdro": {}}},
+            "erm, jtt; sampler: balanced weighs its groups)",
+        ),
+        ({"models": {"near": nearest}, "methods": {"erm": {}, "jtt": {}}}, "gives them some; name"),
         ({"models": {"near": {**nearest, "name": "sklearn"} | {"model": None}}}, "models.near"),
         ({"models": {"near": {"name": "sklearn"}}}, "is written near: {model: sklearn}"),
     ):

@@ -50,7 +50,9 @@ class JTT(Method):
     Deviations: T follows from training accuracy, or is a share of the steps, and is no tuned number
         of epochs. The authors choose T and up on validation groups; here the study's selection rule
         does. The first training takes the study's optimiser; neither patience, validation
-        accuracy nor a loss stops it.
+        accuracy nor a loss stops it. An estimator that is fitted at once is fitted twice: the
+        first time alike, the second with weight `up` for the rows of E (`fit_at` and `first` say
+        nothing of it). One that is right on all its training rows, as forests are, has no E.
     Reference:
         @inproceedings{liu2021just, title={Just Train Twice: Improving Group Robustness without
         Training Group Information}, author={Liu, Evan Z. and Haghgoo, Behzad and Chen, Annie S. and
@@ -94,7 +96,8 @@ class JTT(Method):
             from_knobs={"fit_at": "fit_at"},
             scaled={"steps": "first", "epochs": "first"},
             rule="last",
-        )
+        ),
+        gradient=False,
     )
     limit = Limit({"up": 1}, equals="erm")
     version = 1

@@ -293,20 +293,25 @@ def _gradient_lacking(pairing: Pairing, model: _RunModel) -> Iterator[str]:
         yield (
             f"descends a gradient, and {model.label!r} is fitted at once by a rule of its own; name"
             f" the models that it is run with in its 'models' (methods that can have {model.label!r}:"
-            f" {fitting})"
+            f" {fitting}; sampler: balanced weighs its groups)"
         )
 
 
 def _weights_not_taken(pairing: Pairing, model: _RunModel) -> Iterator[str]:
-    """A sampler that draws some rows more often than others, and a model whose own rule takes no
-    weights of rows."""
-    if model.form.gradient or pairing.sampler == "uniform":
+    """A sampler or a method that gives some rows more weight than others, and a model whose own rule
+    takes no weights of rows."""
+    weighs = pairing.needs.base is not None
+    if model.form.gradient or (pairing.sampler == "uniform" and not weighs):
         return
-    if weight_argument(estimator_of(model.spec.knobs, f"models.{model.label}")) is None:
+    if weight_argument(estimator_of(model.spec.knobs, f"models.{model.label}")) is not None:
+        return
+    refused = f"trains {model.label!r}, whose fit takes no weights of rows (sample_weight), and"
+    if weighs:
+        yield f"{refused} gives them some; name its models in its 'models', or take another estimator"
+    else:
         yield (
-            f"trains {model.label!r}, whose fit takes no weights of rows (sample_weight), and the"
-            f" sampler {pairing.sampler} gives them some; set sampler: uniform, or take another"
-            " estimator"
+            f"{refused} the sampler {pairing.sampler} gives them some; set sampler: uniform, or take"
+            " another estimator"
         )
 
 
