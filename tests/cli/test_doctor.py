@@ -97,7 +97,7 @@ def test_the_package_is_a_program() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "crosswind 0.1.0\n", "")
 

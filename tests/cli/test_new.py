@@ -35,7 +35,7 @@ def output(words: list[str], folder: Path, environment: dict[str, str]) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     return done.stdout

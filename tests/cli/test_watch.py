@@ -46,9 +46,9 @@ def test_it_is_looked_again_until_all_is_done(tmp_path: Path) -> None:
     stopped.communicate(timeout=30)
     assert stopped.returncode == 130
     watch = started("status", out, "--watch")
-    lines, _ = watch.communicate(timeout=120)
+    lines, _ = watch.communicate(timeout=600)
     assert watch.returncode == 0, lines
-    run.communicate(timeout=60)
+    run.communicate(timeout=600)
     assert run.returncode == 0
     counts = [int(number or 0) for number in re.findall(r"8 runs: (?:(\d+) finished)?", lines)]
     assert counts == sorted(counts) and counts[-1] == 8, lines

@@ -165,7 +165,7 @@ def on_windows(words: list[str], folder: Path) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
 
 

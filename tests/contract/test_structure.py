@@ -91,7 +91,7 @@ def _loaded_by(modules: list[str]) -> set[str]:
         + "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -218,7 +218,7 @@ class Fillers:
         """Let them all go; exit status and words of each."""
         self.go.touch()
         out = [
-            (process.communicate(timeout=60)[0].split(), process.returncode)
+            (process.communicate(timeout=600)[0].split(), process.returncode)
             for process in self.processes
         ]
         self.processes = []

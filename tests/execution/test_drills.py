@@ -325,7 +325,7 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
         time.sleep(chance.uniform(0.0, 2.0))
     if chance.random() < 0.3:
         drivers[0].kill()  # the other one takes over what it had
-    errors = [driver.communicate(timeout=240)[1] for driver in drivers]
+    errors = [driver.communicate(timeout=600)[1] for driver in drivers]
     assert drivers[1].returncode == 0 and drivers[0].returncode in (0, -9), errors
     with Store.open(out) as store:
         assert store.counts("drill")["finished"] == 8

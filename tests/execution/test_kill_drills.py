@@ -198,7 +198,7 @@ sys.exit(toys.main(sys.argv[1:4]))
 """
     extra_steps = ["leave a try"] if "old files" in moment else []
     command = [sys.executable, "-c", code, str(out), str(log_file), "2", *extra_steps]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=600)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     witness.look()
     runs = graph(log_file)

@@ -501,7 +501,7 @@ def test_two_drivers_on_one_store_share_the_work(tmp_path):
     out, log_file = tmp_path / "out", tmp_path / "log"
     processes = [start(out, log_file, 2), start(out, log_file, 1), start(out, log_file, 0)]
     for process in processes:
-        assert process.wait(timeout=60) == 0, process.stderr.read()
+        assert process.wait(timeout=600) == 0, process.stderr.read()
         process.communicate()
     assert words(log_file) == Counter(
         {f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)}

@@ -102,7 +102,7 @@ def test_three_drivers_share_the_work(url, tmp_path):
         for _ in range(3)
     ]
     for process in processes:
-        _, error_text = process.communicate(timeout=60)
+        _, error_text = process.communicate(timeout=600)
         assert process.returncode == 0, error_text.decode()
     counted = Counter(" ".join(line.split()[:2]) for line in log_file.read_text().splitlines())
     assert counted == Counter(

@@ -173,7 +173,7 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
         words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        answers, until = tmp_path / "answers" / "answers.sqlite", time.monotonic() + 60
+        answers, until = tmp_path / "answers" / "answers.sqlite", time.monotonic() + 600
         n_answers = 0
         while (
             (n_answers < first or len(server.asked) < first + parallel)

@@ -157,18 +157,18 @@ def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
 ) -> None:
     """Of all methods, bpa, ubnet, pnd, ada, me-ada and l2d with their stages among them."""
     uninterrupted, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(uninterrupted), capture_output=True, check=True, timeout=300)
+    subprocess.run(command(uninterrupted), capture_output=True, check=True, timeout=1200)
     for least in (8, 20):
         driver = subprocess.Popen(
             command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until, done = time.monotonic() + 200, 0
+        until, done = time.monotonic() + 1200, 0
         while done < least and driver.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
             done = _finished(killed)
         os.kill(driver.pid, signal.SIGKILL)
         assert driver.wait() == -signal.SIGKILL and least <= _finished(killed) < 42
-    subprocess.run(command(killed), capture_output=True, check=True, timeout=300)
+    subprocess.run(command(killed), capture_output=True, check=True, timeout=1200)
     records = [record_of(out) for out in (uninterrupted, killed)]
     assert all(
         {status for status, _ in record.found.runs.values()} == {"finished"} for record in records

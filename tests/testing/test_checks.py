@@ -356,4 +356,4 @@ def test_what_is_no_class_of_the_kind_is_refused(folder: Path) -> None:
 
 def test_it_needs_no_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; import crosswind.testing"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

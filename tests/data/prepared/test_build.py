@@ -414,7 +414,7 @@ def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
             and "waiting for another process" in second_process.stderr.readline()
         )
         prepare(Toy(root=str(tmp_path), flip=True), originals=str(originals))  # another copy
-    second_process.communicate(timeout=60)
+    second_process.communicate(timeout=600)
     assert (
         second_process.returncode == 0
         and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made

@@ -164,7 +164,7 @@ def crosswind(*arguments: object, **variables: str) -> subprocess.CompletedProce
     """The command line in a process that knows the toys."""
     words = [*COMMAND, *map(str, arguments)]
     return subprocess.run(
-        words, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=120
+        words, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=600
     )
 
 
