@@ -57,7 +57,7 @@ test-all: lint ## what continuous integration runs: lint, then every test but th
 test-training: setup ## what trains networks: every method, every model, and the convolutions
 	$(BIN)/python -m pytest -m "not verify" $(SPREAD) $(PYTEST_ARGS) $(TRAINING)
 
-docs: setup ## build the documentation site strictly into build/site
+docs: setup ## run the examples and build the documentation site strictly into build/site (a few minutes)
 	$(BIN)/python -m tools.make_site
 
 lowest: setup ## the lowest versions that pyproject.toml allows, in .venv-lowest, and the central tests on them

@@ -2,13 +2,15 @@
 
     python -m tools.make_site               lay out build/site-source and build build/site
     python -m tools.make_site --only-lay    lay out alone
+    python -m tools.make_site --not-run     without the outputs of examples and the pages of the gallery
 
 The source is the part of the repository that its pages link to, at the same paths, so that every
 relative link means the same here as in a checkout: README.md is the first page. Files that are no
 page, such as studies, are served as they are. The pages of `api` are made here, one for each row of
-`REFERENCE`: what `crosswind` itself exports, what plug-ins are written against, and the checks. MkDocs
-builds strictly: a link that leads nowhere, an anchor that is not there and a page that is in no menu
-end it.
+`REFERENCE`: what `crosswind` itself exports, what plug-ins are written against, and the checks. The
+examples are run as notebooks (`tools/notebooks.py`), and a gallery of reports is made
+(`tools/gallery.py`), in two minutes together. MkDocs builds strictly: a link that leads nowhere, an
+anchor that is not there and a page that is in no menu end it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tools import gallery, notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "build" / "site-source"
@@ -123,8 +127,9 @@ def reference_page(page: str) -> str:
     return begin + "\n".join(f"::: {name}\n{options}" for name in shown)
 
 
-def lay_out(source: Path = SOURCE) -> None:
-    """Write the source of the site anew."""
+def lay_out(source: Path = SOURCE, run: bool = False) -> None:
+    """Write the source of the site anew. `run`: with what examples print, and the gallery's
+    pages."""
     if source.exists():
         shutil.rmtree(source)
     for path in linked_files():
@@ -136,15 +141,22 @@ def lay_out(source: Path = SOURCE) -> None:
         target = source / "api" / f"{page}.md"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(reference_page(page), encoding="utf-8")
+    notebooks.write_notebooks(source / "notebooks", run)
+    if run:
+        gallery.make_pages(source / "gallery")
+    (source / "gallery").mkdir(exist_ok=True)
+    index = gallery.index_of(source / "gallery")
+    (source / "gallery" / "README.md").write_text(index, encoding="utf-8")
 
 
 def main() -> int:
     """Lay out, and build unless that is all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only-lay", action="store_true")
-    only_lay = parser.parse_args().only_lay
-    lay_out()
-    if only_lay:
+    parser.add_argument("--not-run", action="store_true")
+    options = parser.parse_args()
+    lay_out(run=not options.not_run)
+    if options.only_lay:
         return 0
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

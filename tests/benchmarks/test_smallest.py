@@ -51,7 +51,7 @@ SMALLEST = {
     "tools.make_papers": "--check",
     "tools.make_pictures": "",
     "tools.make_results_picture": "",
-    "tools.make_site": "--only-lay",
+    "tools.make_site": "--only-lay --not-run",
     "tools.ways": "",
 }
 """The arguments of each program that needs nothing but the repository."""
