@@ -16,6 +16,7 @@ from crosswind.core.registry import listing, load
 from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
 from crosswind.models.form import check_form
+from crosswind.models.networks.vits import Resize
 from crosswind.testing import Check, model_checks
 
 FACTS = [
@@ -55,8 +56,14 @@ def test_the_sweep_finds_the_models() -> None:
     assert [name for name in NAMES if not form_of(name).norm] == ["timm"]  # it is its network's
 
 
-SKIP = {"vision-language": ("every-parameter-learns",)}
-"""Checks that a model cannot hold: the last layers of the vision tower are not read."""
+LARGER = {"vit-b-16": "vit-tiny", "resnet101": "resnet50"}
+"""Networks with the code of a smaller one, which learns here in their place: minutes each."""
+SKIP = {
+    # The last layers of the vision tower are not read.
+    "vision-language": ("every-parameter-learns",),
+    **dict.fromkeys(LARGER, ("learns-a-few-rows",)),
+}
+"""Checks that a model cannot hold, or that a smaller one holds for it."""
 CHECKED = [
     pytest.param(
         check, marks=[pytest.mark.slow] * (name in LONG or name == "resnet18"), id=f"{name}-{check}"
@@ -65,6 +72,16 @@ CHECKED = [
     for check in model_checks(load("models", name), knobs=settings(name, tokens=4))
     if check.name not in SKIP.get(name, ())
 ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("larger", LARGER)
+def test_a_larger_network_has_the_code_of_the_smaller_one(larger: str) -> None:
+    networks = []
+    for name in (larger, LARGER[larger]):
+        model = build_model(name, settings(name), InputSpec.image(32, 32, 3), unnamed(3), 0)
+        networks.append({type(module) for module in model.modules()} - {Resize})
+    assert networks[0] == networks[1] and len(networks[0]) > 8
 
 
 @pytest.mark.parametrize("check", CHECKED)
