@@ -3,6 +3,7 @@ question idle comes first."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from crosswind.reports.claims.findings import Findings, find
-from crosswind.reports.claims.questions import HEADING
+from crosswind.reports.claims.questions import HEADING, power_words
 from crosswind.reports.scores.results import arrange
 
 GROUPS = {
@@ -189,7 +190,7 @@ def test_what_could_not_have_been_told_is_not_called_no_cost() -> None:
     )
     assert findings is not None
     (cost,) = next(lines for heading, lines in findings.parts if heading.startswith("What each"))
-    assert cost.startswith("No cost could be told; one of ") and "power of 80%" in cost
+    assert cost.startswith("No cost could be told; a cost of ") and "power of 80%" in cost
 
 
 def test_a_network_at_chance_is_said_before_anything_else() -> None:
@@ -219,3 +220,17 @@ def test_only_ties_beside_no_shift_on_even_rows_are_asked_about() -> None:
     assert answers(scored_rows(COST), {"type": "unseen-data", "attribute": "ruler"}) == []
     assert answers(scored_rows(COST), sets={"test": {"law": "train"}}) == []
     assert answers(scored_rows(COST), shifts={"none": [{"type": "x"}], "SC": TIE}) == []
+
+
+@pytest.mark.parametrize(
+    ("spread", "words"),
+    [
+        (0.02, r"^a cost of [\d.]+ to [\d.]+ points would have been told with a power of 80%$"),
+        (0.5, "^at best a cost of 33 points would have been told with a power of 80%$"),
+        (3.0, "^no cost, however large, would have been told with a power of 80%$"),
+    ],
+)
+def test_a_cost_that_would_have_been_told_is_at_most_all_points(spread: float, words: str) -> None:
+    items = found(scored_rows(COST, n=3, spread=spread)).items
+    finding = next(item for item in items if item.kind == "cost" and item.metric == "accuracy")
+    assert re.search(words, power_words(finding)), power_words(finding)

@@ -338,7 +338,7 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
     power = {power_words(finding) for finding in accuracies} - {""}
     if len(power) != 1:
         return "No cost could be told."
-    return f"No cost could be told; one of {power.pop()}."
+    return f"No cost could be told; {power.pop()}."
 
 
 def _claim(judgement: Judgement | PooledJudgement, several: bool) -> str:

@@ -86,14 +86,19 @@ def _costs_of(findings: Sequence[Finding], place: Place, shift: str) -> dict[str
 
 
 def power_words(finding: Finding) -> str:
-    """The difference that a comparison would have told, as the end of a sentence; empty without a
+    """The cost that a comparison would have told, as the end of a sentence; empty without a
     spread."""
     difference = finding.difference
     if not difference.sd or difference.n < 2:
         return ""
     least, largest = effects_told(difference.sd, difference.n, finding.level, POWER)
+    told = f"would have been told with a power of {POWER:.0%}"
+    if least >= 1:
+        return f"no cost, however large, {told}"
+    if largest >= 1:
+        return f"at best a cost of {_points(least)} points {told}"
     points = sorted({_points(effect) for effect in (least, largest)}, key=float)
-    return f"{' to '.join(points)} points would have been told with a power of {POWER:.0%}"
+    return f"a cost of {' to '.join(points)} points {told}"
 
 
 # -- what was asked --------------------------------------------------------------------------------
@@ -275,7 +280,7 @@ def _cost_words(cost: Finding) -> str:
     if cost.about_equal:
         return f"as without the tie ({_points(mean, '+')} points {signed})"
     power = power_words(cost)
-    would = f", a cost of {power}" if power else ""
+    would = f", {power}" if power else ""
     return f"{points} {unit} {side} than without the tie, which may be chance {signed}{would}"
 
 

@@ -227,7 +227,7 @@ class _AskedStudy:
         worst = self._worst_loss()
         widest = max(self.costs, key=lambda finding: finding.difference.sd or 0.0)
         power = power_words(widest)
-        would = f" (a cost of {power})" if power else ""
+        would = f" ({power})" if power else ""
         subject = "No shift is" if len(self.costs) > 1 else f"{self.costs[0].shift} is not"
         if worst is None:
             return f"{subject} shown to cost accuracy{would}."
