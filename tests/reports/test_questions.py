@@ -231,6 +231,8 @@ def test_only_ties_beside_no_shift_on_even_rows_are_asked_about() -> None:
     ],
 )
 def test_a_cost_that_would_have_been_told_is_at_most_all_points(spread: float, words: str) -> None:
-    items = found(scored_rows(COST, n=3, spread=spread)).items
-    finding = next(item for item in items if item.kind == "cost" and item.metric == "accuracy")
+    findings = found(scored_rows(COST, n=3, spread=spread)).items
+    finding = next(
+        finding for finding in findings if finding.kind == "cost" and finding.metric == "accuracy"
+    )
     assert re.search(words, power_words(finding)), power_words(finding)

@@ -191,16 +191,16 @@ def _most_bytes() -> float:
 def _make_room(folder: Path, path: Path, most_bytes: float) -> None:
     """Remove the lists of files that were not read for longest, until those beside `path` take at
     most so many bytes. What a process has open stays readable to it."""
-    others = []
-    for other in folder.glob(f"*{ENDING}"):
-        if other != path:
+    stored_files = []
+    for stored_path in folder.glob(f"*{ENDING}"):
+        if stored_path != path:
             with contextlib.suppress(OSError):
-                stat = other.stat()
-                others.append((stat.st_mtime_ns, stat.st_blocks * 512, other))
-    excess = sum(n_bytes for _, n_bytes, _ in others) - most_bytes
-    for _, n_bytes, other in sorted(others):
+                stat = stored_path.stat()
+                stored_files.append((stat.st_mtime_ns, stat.st_blocks * 512, stored_path))
+    excess = sum(n_bytes for _, n_bytes, _ in stored_files) - most_bytes
+    for _, n_bytes, stored_path in sorted(stored_files):
         if excess <= 0:
             return
         with contextlib.suppress(OSError):
-            other.unlink()
+            stored_path.unlink()
             excess -= n_bytes

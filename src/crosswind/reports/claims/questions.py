@@ -92,13 +92,13 @@ def power_words(finding: Finding) -> str:
     if not difference.sd or difference.n < 2:
         return ""
     least, largest = effects_told(difference.sd, difference.n, finding.level, POWER)
-    told = f"would have been told with a power of {POWER:.0%}"
+    power_text = f"would have been told with a power of {POWER:.0%}"
     if least >= 1:
-        return f"no cost, however large, {told}"
+        return f"no cost, however large, {power_text}"
     if largest >= 1:
-        return f"at best a cost of {_points(least)} points {told}"
+        return f"at best a cost of {_points(least)} points {power_text}"
     points = sorted({_points(effect) for effect in (least, largest)}, key=float)
-    return f"a cost of {' to '.join(points)} points {told}"
+    return f"a cost of {' to '.join(points)} points {power_text}"
 
 
 # -- what was asked --------------------------------------------------------------------------------
