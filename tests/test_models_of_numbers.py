@@ -175,14 +175,17 @@ def test_the_order_of_columns_with_names_does_not_count(kind: str) -> None:
 def test_columns_without_names_are_taken_in_the_order_that_is_chosen(tmp_path: Path) -> None:
     model = exported(tmp_path / "m.onnx")
     turned = KNOWN[KNOWN.columns[::-1]]
-    assert cw.estimate(model, NEW, turned, **FEW).source_accuracy != pytest.approx(RIGHT, abs=0.1)
+    assert cw.estimate(model, NEW, turned, **FEW).source_accuracy < RIGHT - 0.1
     chosen = cw.estimate(model, NEW, turned, columns=COLUMNS, **FEW)
     assert chosen.source_accuracy == pytest.approx(RIGHT)
     assert not any("does not name the columns" in note for note in chosen.notes)
 
 
 def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
-    one, two = exported(tmp_path / "one.onnx"), exported(tmp_path / "two.onnx", TWO_INPUTS)
+    one_tensor, input_each = (
+        exported(tmp_path / "one.onnx"),
+        exported(tmp_path / "two.onnx", TWO_INPUTS),
+    )
     texts = exported(tmp_path / "texts.onnx", {**TWO_INPUTS, "site": TensorProto.STRING})
     names = fitted("by names")
     more = KNOWN.assign(id=np.arange(200))
@@ -192,7 +195,7 @@ def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
     has = "; it has 'site', 'blood pressure', 'years', 'ill': rename them, or name them by columns"
     return [
         (
-            one,
+            one_tensor,
             NEW,
             more,
             {},
@@ -201,7 +204,7 @@ def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
             " reads by columns",
         ),
         (
-            one,
+            one_tensor,
             NEW[["age", "ill"]],
             None,
             {"classes": ["no", "yes"]},
@@ -209,22 +212,28 @@ def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
             " frame of data has 1 column of numbers beside its label ('age')",
         ),
         (
-            one,
+            one_tensor,
             NEW,
             blank,
             {},
             "has 1 column of numbers beside its label ('blood pressure'); no numbers are in 'site', 'age'",
         ),
         (
-            two,
+            input_each,
             renamed,
             KNOWN,
             {},
             f"data: the frame of data lacks 1 of the 2 columns that two.onnx reads, 'age'{has}",
         ),
-        (two, NEW, blank, {}, "the frame of source, column 'age', row 1: 'old' is no number"),
         (
-            two,
+            input_each,
+            NEW,
+            blank,
+            {},
+            "the frame of source, column 'age', row 1: 'old' is no number",
+        ),
+        (
+            input_each,
             NEW,
             fractions,
             {},
@@ -255,22 +264,48 @@ def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
             {},
             "source: 'known.txt' is no table, and the model was fitted on",
         ),
-        (one, NEW, KNOWN, {"columns": ["age"]}, "columns: names 1, and one.onnx reads 2 numbers"),
-        (one, NEW, KNOWN, {"columns": ["age", "bp"]}, "columns: unknown column of the frame of"),
-        (one, NEW, (KNOWN[COLUMNS], ["yes"]), {}, "source: has 200 rows of inputs and 1 labels"),
         (
-            one,
+            one_tensor,
+            NEW,
+            KNOWN,
+            {"columns": ["age"]},
+            "columns: names 1, and one.onnx reads 2 numbers",
+        ),
+        (
+            one_tensor,
+            NEW,
+            KNOWN,
+            {"columns": ["age", "bp"]},
+            "columns: unknown column of the frame of",
+        ),
+        (
+            one_tensor,
+            NEW,
+            (KNOWN[COLUMNS], ["yes"]),
+            {},
+            "source: has 200 rows of inputs and 1 labels",
+        ),
+        (
+            one_tensor,
             NEW,
             KNOWN[COLUMNS].to_numpy(),
             {},
             "source: must be a frame with a column of labels",
         ),
         (
-            one,
+            one_tensor,
             np.zeros((3, 2, 2)),
             KNOWN,
             {},
             "data: must be a frame or an array of numbers [n, d],",
+        ),
+        (
+            input_each,
+            NEW.assign(**{"blood-pressure": 1.0}),
+            KNOWN,
+            {},
+            "data: two.onnx reads 'blood_pressure', and the frame of data has 'blood pressure',"
+            " 'blood-pressure': rename one",
         ),
     ]
 
@@ -281,7 +316,7 @@ def test_what_cannot_be_asked_is_one_sentence_with_columns_and_remedy(tmp_path: 
         with pytest.raises(CrosswindError) as error:
             cw.estimate(model, data, known, **{**FEW, **settings})
         assert words in str(error.value) and "\n" not in str(error.value), str(error.value)
-    assert len(cases) == 16
+    assert len(cases) == 17
 
 
 def test_the_command_reads_tables_of_numbers(

@@ -67,15 +67,15 @@ def run_notebook(notebook: NotebookNode) -> None:
 
 def page_of(name: str, notebook: NotebookNode) -> str:
     """The page of a notebook in Markdown: its cells, and below each what it gave."""
-    parts = []
+    blocks = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(cell.source)
-            parts.append(f"This page is a notebook: [{name}.ipynb]({name}.ipynb).")
+            blocks.append(cell.source)
+            blocks.append(f"This page is a notebook: [{name}.ipynb]({name}.ipynb).")
         else:
-            parts.append(f"```python\n{cell.source}\n```")
-            parts.append(shown_output(cell))
-    return "\n\n".join(part for part in parts if part) + "\n"
+            blocks.append(f"```python\n{cell.source}\n```")
+            blocks.append(shown_output(cell))
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def shown_output(cell: NotebookNode) -> str:

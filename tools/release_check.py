@@ -160,8 +160,8 @@ def smoke(python: Path, folder: Path) -> dict[str, float]:
     """Run every entry of `SMOKE`, and give the seconds that each took."""
     folder.mkdir()
     write_inputs(folder)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    variables = {**kept, "PATH": f"{python.parent}{os.pathsep}{kept['PATH']}"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    variables["PATH"] = f"{python.parent}{os.pathsep}{variables['PATH']}"
     plug_in = folder / "plug-in"
     plug_in.mkdir()
     output([python.parent / "crosswind", "new", "method", "my-loss"], plug_in, variables)

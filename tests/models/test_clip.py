@@ -231,7 +231,7 @@ def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(
     FeatureCache(tmp_path, "b").of_images(second, compute)
     assert calls == [20, 20, 20]
     monkeypatch.setenv("CROSSWIND_FEATURES_GIB", "much")
-    with pytest.raises(DataError, match="CROSSWIND_FEATURES_GIB"):
+    with pytest.raises(InputError, match="CROSSWIND_FEATURES_GIB: must be a number of GiB above 0"):
         FeatureCache(tmp_path, "c").of_images(first, compute)
 
 

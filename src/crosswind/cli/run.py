@@ -23,7 +23,7 @@ from crosswind.cli.options import (
     progress_bar,
 )
 from crosswind.cli.status import status_row, warn_of_damage
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, StoreError
 from crosswind.core.processor import usable_cores
 
 if TYPE_CHECKING:
@@ -132,9 +132,8 @@ def run_command(
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
-    changes = (retry_failed, log, profile, as_json)
-    words = study, scale, settings or ()
-    if engine == "pool" and not any(changes) and _is_done(*words, out, store_url):
+    may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json))
+    if may_be_done and _is_done(study, scale, settings or (), out, store_url):
         return 0
     from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
     from crosswind.storage.store import Store
@@ -188,7 +187,6 @@ def _is_done(
 
     if not has_saved_text(out):
         return False
-    from crosswind.core.errors import StoreError
     from crosswind.execution.done_before import fingerprint_of_study
     from crosswind.execution.scheduler import Progress
     from crosswind.storage.store import Store

@@ -23,7 +23,8 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError
+from crosswind.core.cache_limits import limit_bytes, remove_oldest
+from crosswind.core.errors import DataError
 from crosswind.core.files import root_folder
 from crosswind.core.types import digest, digest_arrays
 from crosswind.data.dataset import AttributedDataset, Images
@@ -52,7 +53,7 @@ def with_decoded_files(dataset: AttributedDataset, root: str | None = None) -> A
     shape = dataset.image_shape
     if read is None or files is None or originals is None or shape is None or not len(originals):
         return dataset
-    most_bytes = _most_bytes()
+    most_bytes = limit_bytes(MOST, "10", zero=True)
     n_bytes = _total_bytes(len(originals), shape)
     if n_bytes > most_bytes:
         return dataset
@@ -60,7 +61,8 @@ def with_decoded_files(dataset: AttributedDataset, root: str | None = None) -> A
         folder = decoded_folder(root)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{_key(originals, shape, files.border)}{ENDING}"
-        _make_room(folder, path, most_bytes - n_bytes)
+        stored_paths = (stored for stored in folder.glob(f"*{ENDING}") if stored != path)
+        remove_oldest(stored_paths, most_bytes - n_bytes)
         if not path.exists() and shutil.disk_usage(folder).free < n_bytes + SPARE_BYTES:
             return dataset
         pictures = DecodedPictures(path, len(originals), shape)
@@ -175,32 +177,3 @@ def _key(originals: NDArray[np.uint64], shape: tuple[int, int, int], border: int
 
 def _total_bytes(n_rows: int, shape: tuple[int, int, int]) -> int:
     return n_rows * (2 * _HALF + int(np.prod(shape)))
-
-
-def _most_bytes() -> float:
-    limit_text = os.environ.get(MOST, "10")
-    try:
-        most_bytes = float(limit_text) * 2**30
-    except ValueError:
-        most_bytes = -1.0
-    if not most_bytes >= 0:
-        raise InputError(MOST, f"must be a number of GiB, 0 to keep none, not {limit_text!r}")
-    return most_bytes
-
-
-def _make_room(folder: Path, path: Path, most_bytes: float) -> None:
-    """Remove the lists of files that were not read for longest, until those beside `path` take at
-    most so many bytes. What a process has open stays readable to it."""
-    stored_files = []
-    for stored_path in folder.glob(f"*{ENDING}"):
-        if stored_path != path:
-            with contextlib.suppress(OSError):
-                stat = stored_path.stat()
-                stored_files.append((stat.st_mtime_ns, stat.st_blocks * 512, stored_path))
-    excess = sum(n_bytes for _, n_bytes, _ in stored_files) - most_bytes
-    for _, n_bytes, stored_path in sorted(stored_files):
-        if excess <= 0:
-            return
-        with contextlib.suppress(OSError):
-            stored_path.unlink()
-            excess -= n_bytes

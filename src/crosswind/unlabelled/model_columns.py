@@ -65,15 +65,20 @@ class ModelColumns:
         """Of a table's columns those under the model's names, or under what an export makes of
         them, in the model's order. Raises `InputError` on `field` for missing ones."""
         names = self.names or ()
-        by_exported_name = {exported_name(column): column for column in columns}
         matched = []
         missing = []
         for name in names:
-            column = name if name in columns else by_exported_name.get(exported_name(name))
-            if column is None:
-                missing.append(name)
+            candidates = [name] if name in columns else _alike(name, columns)
+            if len(candidates) > 1:
+                problem = (
+                    f"{self.model} reads {name!r}, and {table} has {listed_columns(candidates)}:"
+                    " rename one, or name those that the model reads by columns, in its order"
+                )
+                raise InputError(field, problem)
+            if candidates:
+                matched.append(candidates[0])
             else:
-                matched.append(column)
+                missing.append(name)
         if missing:
             problem = (
                 f"{table} lacks {len(missing)} of the {counted_columns(len(names))} that"
@@ -133,6 +138,11 @@ def exported_name(name: str) -> str:
     first is no digit."""
     plain = re.sub(r"\W", "_", name)
     return f"_{plain}" if plain[:1].isdigit() else plain
+
+
+def _alike(name: str, columns: Sequence[str]) -> list[str]:
+    """The columns that an export calls as it calls `name`."""
+    return [column for column in columns if exported_name(column) == exported_name(name)]
 
 
 def counted_columns(n: int) -> str:

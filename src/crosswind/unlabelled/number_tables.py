@@ -72,7 +72,7 @@ def number_table(
     inputs = input_array(frame, names, (), name)
     rows = of_columns(attributes, field, name, None, None, ())
     dataset = with_inputs(rows, field, inputs, InputSpec.features(len(names)))
-    unread = [other for other in frame.columns if other not in (*names, columns.label)]
+    unread = [column for column in frame.columns if column not in (*names, columns.label)]
     return NumberTable(dataset, tuple(names), tuple(unread))
 
 

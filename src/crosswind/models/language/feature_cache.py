@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.cache_limits import limit_bytes, remove_oldest
 from crosswind.core.errors import DataError, one_line
 from crosswind.core.files import write_atomically
 from crosswind.data.dataset import AttributedDataset
@@ -139,22 +140,8 @@ class FeatureCache:
         path = self.folder / f"{hashlib.blake2b(b''.join(keys), digest_size=16).hexdigest()}.npy"
         write_atomically(path, data.getvalue())
         self._take(path)
-        self._bound(path)
-
-    def _bound(self, newest: Path) -> None:
-        """Remove what was not read for longest where there is too much; what a process has open
-        stays readable to it."""
-        files = sorted(
-            (path.stat().st_mtime_ns, path.stat().st_size, path)
-            for path in self.root.glob("*/*.npy")
-        )
-        excess = sum(size for _, size, _ in files) - _most()
-        for _, size, path in files:
-            if excess <= 0:
-                return
-            if path != newest:
-                path.unlink(missing_ok=True)
-                excess -= size
+        stored_paths = (stored for stored in self.root.glob("*/*.npy") if stored != path)
+        remove_oldest(stored_paths, limit_bytes(MOST, "20") - len(data.getvalue()))
 
 
 def feature_cache(key: str) -> FeatureCache:
@@ -179,17 +166,6 @@ def features_folder() -> Path:
 @lru_cache(maxsize=8)
 def _cache(root: Path, key: str) -> FeatureCache:
     return FeatureCache(root, key)
-
-
-def _most() -> float:
-    limit_text = os.environ.get(MOST, "20")
-    try:
-        byte_limit = float(limit_text) * 2**30
-    except ValueError:
-        byte_limit = -1.0
-    if not byte_limit > 0:
-        raise DataError(f"{MOST} must be a number of GiB above 0, not {limit_text!r}")
-    return byte_limit
 
 
 def image_keys(images: NDArray[np.uint8]) -> list[bytes]:
