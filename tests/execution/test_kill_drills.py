@@ -153,7 +153,7 @@ MOMENTS = {
         "recorder.artifacts.publish = after(recorder.artifacts.publish)"
     ),
     "the record is committed, the checkpoint still there": "artifacts.shutil.rmtree = kept",
-    "the plan is half written": "database.study_runs.insert = die",
+    "the plan is half written": "store_module.insert_rows = after(store_module.insert_rows)",
     "the tables are half made": "database.meta.insert = die",
     "the store is made, its first name is still there": (
         "database.os.link = after(database.os.link)"
@@ -170,8 +170,8 @@ def test_a_kill_at_the_worst_moment_loses_and_repeats_nothing(moment, tmp_path, 
 import os, signal, sys, time
 from crosswind.storage import artifacts, database
 from crosswind.storage import run_recorder as recorder
+from crosswind.storage import store as store_module
 from crosswind.execution.engines.pool import WorkerPool
-from crosswind.storage.store import Store
 from tests.execution import toys
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
