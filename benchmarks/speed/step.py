@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from crosswind.core.processor import slow_bfloat16
 from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
@@ -168,15 +169,19 @@ def main() -> None:
     parser.add_argument(
         "--plain-convolutions", action="store_true", help="our side without models.convolution"
     )
-    options = parser.parse_args()
-    print(
-        f"{'model':12}{'side':>6}{'plain ms':>10}{'fp32 ms':>9}{'ratio':>8}"
-        f" {'range':14}{'bf16 ms':>9}{'ratio':>8} {'range':14}"
+    parser.add_argument(
+        "--precisions",
+        default="fp32" if slow_bfloat16() else "fp32,bf16",
+        help="arithmetic of our side; bf16 only where the processor has it, by default",
     )
+    options = parser.parse_args()
+    precisions = options.precisions.split(",")
+    heads = [f"{precision + ' ms':>9}{'ratio':>8} {'range':14}" for precision in precisions]
+    print(f"{'model':12}{'side':>6}{'plain ms':>10}" + "".join(heads))
     context = multiprocessing.get_context("spawn")
     for name in options.models.split(","):
         ends, children = {}, []
-        for kinds, keep in ((["plain"], options.same_allocator), (["fp32", "bf16"], True)):
+        for kinds, keep in ((["plain"], options.same_allocator), (precisions, True)):
             ours, theirs = context.Pipe()
             child = context.Process(
                 target=serve, args=(theirs, name, kinds, keep, not options.plain_convolutions)
@@ -193,14 +198,14 @@ def main() -> None:
         for kind in ends:
             ask(kind, 3)
         rounds = [
-            [ask(kind, options.steps) for kind in ("plain", "fp32", "bf16")]
+            [ask(kind, options.steps) for kind in ("plain", *precisions)]
             for _ in range(options.rounds)
         ]
         for end in set(ends.values()):
             end.close()
         for child in children:
             child.join()
-        first, *others = ([1000 * found[i] for found in rounds] for i in range(3))
+        first, *others = ([1000 * found[i] for found in rounds] for i in range(1 + len(precisions)))
         line = f"{name:12}{SIDES[name]:6}{statistics.median(first):10.1f}"
         for other in others:
             ratios = [a / b for a, b in zip(first, other, strict=True)]
