@@ -35,7 +35,8 @@ Work = Callable[[], object]
 
 
 def photographs(count: int, size: int) -> list[Image.Image]:
-    """Crops of scikit-learn's photographs, from places that do not change."""
+    """Crops of scikit-learn's photographs, from places that do not change, at twice the size or as
+    large as a photograph allows."""
     import sklearn.datasets
 
     folder = Path(sklearn.datasets.__file__).parent / "images"
@@ -44,12 +45,10 @@ def photographs(count: int, size: int) -> list[Image.Image]:
     crops = []
     for i in range(count):
         picture = whole[i % 2]
-        left, top = (int(generator.integers(0, side - 2 * size)) for side in picture.size)
-        crops.append(
-            picture.crop((left, top, left + 2 * size, top + 2 * size)).resize(
-                (size, size), Image.Resampling.BILINEAR
-            )
-        )
+        side = min(2 * size, *picture.size)
+        left, top = (int(generator.integers(0, max(1, n - side))) for n in picture.size)
+        crop = picture.crop((left, top, left + side, top + side))
+        crops.append(crop.resize((size, size), Image.Resampling.BILINEAR))
     return crops
 
 

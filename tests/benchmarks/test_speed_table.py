@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.speed import all as speed
+from benchmarks.speed.augmentations import photographs
 
 SPEED = Path(speed.__file__).parent
 PRINTED = {
@@ -149,3 +150,12 @@ def test_a_program_that_fails_is_told_of(tmp_path: Path) -> None:
     printed = speed.printed_by(speed.PROGRAMS[0], tmp_path, 1)
     assert printed.startswith("one row")
     assert printed.splitlines()[-1] == "failed: no rows"
+
+
+@pytest.mark.parametrize("size", [32, 64, 213, 214, 224, 427, 600])
+def test_photographs_of_every_size_that_is_measured(size: int) -> None:
+    """scikit-learn's photographs are 427 pixels high, less than twice 224."""
+    crops = photographs(4, size)
+    assert [crop.size for crop in crops] == [(size, size)] * 4
+    colours = [len(crop.getcolors(maxcolors=size * size) or []) for crop in crops]
+    assert min(colours) > 50

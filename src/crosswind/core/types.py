@@ -31,6 +31,27 @@ _DTYPES = {
 PART_MARK = "\x1f"
 """What stands between the parts of a text that has several, such as a premise and a hypothesis."""
 
+KINDS_OF_INPUTS = {
+    "image": "images",
+    "tokens": "tokens",
+    "features": "numbers",
+    "text": "texts",
+    "image-and-text": "images with texts",
+}
+"""The kinds of inputs, and what sentences call several of one."""
+
+
+@dataclass(frozen=True)
+class InputColumn:
+    """A column of a table that is an input of a model: a number as it is, or for a category one
+    input a value, 1 where a row has it.
+
+    `values`: those of the category in the order of its inputs, None for a number.
+    """
+
+    name: str
+    values: tuple[str, ...] | None = None
+
 
 @dataclass(frozen=True)
 class InputSpec:

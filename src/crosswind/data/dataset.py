@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
-from crosswind.core.types import InputSpec, digest
+from crosswind.core.types import KINDS_OF_INPUTS, InputColumn, InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable, DerivedAttribute
 from crosswind.data.contents import FileContents
 from crosswind.data.spellings import UnitDoubts
@@ -46,7 +46,8 @@ class AttributedDataset:
     them before it starts. `notes`: what a plan says of the rows, each with the attribute it is
     about, "" for all rows. `distinct`: the attributes whose values are known to be different ones,
     whatever they look like; None: all, since a program named them. `unit_doubts`: units that may be
-    one. A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under
+    one. `input_columns`: the columns of a table that are the inputs, in their order; () where inputs
+    are no columns. A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under
     value v. `cache` holds what later stages compute from this data set.
 
     Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for
@@ -69,6 +70,7 @@ class AttributedDataset:
     distinct: frozenset[str] | None = None
     unit_doubts: UnitDoubts | None = None
     notes: tuple[tuple[str, str], ...] = ()
+    input_columns: tuple[InputColumn, ...] = ()
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -208,7 +210,7 @@ class AttributedDataset:
         shape = (len(row_numbers), *spec.row_shape)
         if row_inputs.dtype != spec.dtype or row_inputs.shape != shape:
             raise DataError(
-                f"data set {self.name!r} gave {spec.kind}s of {row_inputs.dtype}"
+                f"data set {self.name!r} gave {KINDS_OF_INPUTS[spec.kind]} of {row_inputs.dtype}"
                 f" {row_inputs.shape}, not {spec.dtype} {shape}"
             )
         return row_inputs

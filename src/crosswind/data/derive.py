@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.core.registry import listing, load
 from crosswind.core.seeds import hash64, seed_of
-from crosswind.core.types import digest
+from crosswind.core.types import KINDS_OF_INPUTS, digest
 from crosswind.data.attributes import AttributeTable, DerivedAttribute, transform_facts
 from crosswind.data.dataset import AttributedDataset
 from crosswind.transforms.text.changing import changed_texts
@@ -265,7 +265,7 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
                 fitting = [transform_known.name for transform_known in listing(rooms[spec.kind])]
             else:
                 fitting = []
-            problem = f"{name!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
+            problem = f"{name!r} changes {KINDS_OF_INPUTS[takes]}, and the inputs of {dataset.name!r} are {spec}"
             raise InputError("derive.transform", problem, fitting)
     if spec.kind == "text" and derived.mode != "fixed":
         raise InputError("derive.mode", "texts are changed once and not at every visit", ["fixed"])

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.types import InputColumn
 from crosswind.data.tabular import MISSING, has_column
 
 if TYPE_CHECKING:
@@ -172,42 +173,124 @@ def without_missing(
     )
 
 
-def input_array(
+def input_columns(
     rows: DataFrame, numbers: Sequence[str], categories: Sequence[str], path: str
-) -> NDArray[np.float32]:
-    """Numbers as they are, then one input a value of each category, 1 where the row has it:
-    float32 [n, d].
-
-    A number that is missing is NaN; a category that is missing has no 1. Values of a category are
-    in the order of their text. Raises `DataError` for a column that cannot be one.
-    """
-    columns = [numbers_of(rows, name, path)[:, None] for name in numbers]
+) -> tuple[InputColumn, ...]:
+    """The columns of numbers, then those of categories with the values that the rows have, in the
+    order of their text. Raises `DataError` for a column that cannot be a category."""
+    columns = [InputColumn(name) for name in numbers]
     for name in categories:
-        columns.append(_one_hot(rows.get_column(name), name, path))
-    return np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float32)
+        values = _category_values(rows.get_column(name), path)
+        columns.append(InputColumn(name, values))
+    return tuple(columns)
 
 
-def _one_hot(column: Series, name: str, path: str) -> NDArray[np.float64]:
-    """One column of 0 and 1 for each value of a category."""
-    import polars
+def input_array(
+    rows: DataFrame, columns: Sequence[InputColumn], path: str
+) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """The inputs of columns side by side, float32 [n, d], and a sentence for each category of which
+    some rows have a value that it has not.
 
-    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
-        raise DataError(
-            f"{path}, column {name!r} holds {str(column.dtype).lower()} values, and a category"
-            " needs text, numbers or true/false"
-        )
-    missing = lacks_value(column)
-    texts = column.cast(polars.String, strict=False).str.strip_chars()
-    values = texts.filter(polars.Series(~missing)).unique().sort().to_list()
+    A number that is missing is NaN; a category that is missing, or of another value, has no 1.
+    Raises `DataError` for a column that cannot be one, and for a category of which no row has a
+    value.
+    """
+    inputs = []
+    notes = []
+    for column in columns:
+        if column.values is None:
+            inputs.append(numbers_of(rows, column.name, path)[:, None])
+            continue
+        hot, note = _one_hot(rows.get_column(column.name), column.values, path)
+        inputs.append(hot)
+        notes += [note] if note else []
+    return np.ascontiguousarray(np.concatenate(inputs, axis=1), dtype=np.float32), tuple(notes)
+
+
+def _category_values(column: Series, path: str) -> tuple[str, ...]:
+    """The values of a column that is an input by its categories, in the order of their text."""
+    values = _category_texts(column, path).drop_nulls().unique().sort().to_list()
     if len(values) > MOST_CATEGORIES:
         problem = (
-            f"{path}, column {name!r} has {len(values):,} different values, more than the"
+            f"{path}, column {column.name!r} has {len(values):,} different values, more than the"
             f" {MOST_CATEGORIES:,} of a category; leave it out of 'categories', or name it in"
             " 'numbers'"
         )
         raise DataError(problem)
-    if values:
-        hot = np.stack([(texts == value).fill_null(False).to_numpy() for value in values], axis=1)
-    else:
-        hot = np.zeros((len(column), 0))
-    return np.where(missing[:, None], False, hot).astype(np.float64)
+    return tuple(values)
+
+
+def _category_texts(column: Series, path: str) -> Series:
+    """The cells of a category as text, null for one without a value. Raises `DataError` for a
+    column of lists, bytes or objects."""
+    import polars
+
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        raise DataError(
+            f"{path}, column {column.name!r} holds {str(column.dtype).lower()} values, and a"
+            " category needs text, numbers or true/false"
+        )
+    texts = column.cast(polars.String, strict=False).str.strip_chars()
+    return texts.set(polars.Series(lacks_value(column)), None)
+
+
+def _one_hot(
+    column: Series, values: Sequence[str], path: str
+) -> tuple[NDArray[np.float64], str | None]:
+    """One column of 0 and 1 for each value of a category, float64 [n, values], and a sentence where
+    some rows have another value. Raises `DataError` where no row has one of them."""
+    texts = _category_texts(column, path)
+    codes = _category_codes(texts, values)
+    rows = np.flatnonzero(codes >= 0)
+    hot = np.zeros((len(column), len(values)))
+    hot[rows, codes[rows]] = 1
+    unknown_rows = np.flatnonzero((codes < 0) & texts.is_not_null().to_numpy())
+    if not unknown_rows.size:
+        return hot, None
+    first = int(unknown_rows[0])
+    if not rows.size:
+        problem = (
+            f"{path}, column {column.name!r}, row {first + 1}: {shown(texts[first])} is none of the"
+            f" values that the model was trained on, and no other row has one; write them as there:"
+            f" {', '.join(shown(value) for value in values[:20])}"
+        )
+        raise DataError(problem)
+    n_unknown = f"{len(unknown_rows):,} of {len(column):,} rows"
+    return hot, (
+        f"In {n_unknown} of {path} {column.name!r} has a value that the model was not trained on,"
+        f" such as {shown(texts[first])} in row {first + 1}: they count as missing."
+    )
+
+
+def _category_codes(texts: Series, values: Sequence[str]) -> NDArray[np.int64]:
+    """The number of each text among the values, -1 for a missing one and for another: int64 [n]."""
+    import polars
+
+    code_of = {value: code for code, value in enumerate(values)}
+    spellings = _spellings(values)
+    codes = {}
+    for text in texts.drop_nulls().unique().to_list():
+        codes[text] = code_of.get(text, spellings.get(_spelling(text), -1))
+    if not codes:
+        return np.full(len(texts), -1, dtype=np.int64)
+    numbers = texts.replace_strict(
+        list(codes), list(codes.values()), default=-1, return_dtype=polars.Int64
+    )
+    return numbers.to_numpy().astype(np.int64)
+
+
+def _spellings(values: Sequence[str]) -> dict[str, int]:
+    """The codes of values by another spelling of each, of which no two are one."""
+    codes: dict[str, list[int]] = {}
+    for code, value in enumerate(values):
+        codes.setdefault(_spelling(value), []).append(code)
+    return {spelling: known[0] for spelling, known in codes.items() if len(known) == 1}
+
+
+def _spelling(text: str) -> str:
+    """A text in which numbers are written in one way, 1 as 1.0 is, and words in small letters: a
+    column with a missing number is read as one of fractions, and True is true elsewhere."""
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text.casefold()

@@ -17,7 +17,7 @@ from typing import Any
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Access
 from crosswind.core.registry import facts, load
-from crosswind.core.types import InputSpec, Job, digest
+from crosswind.core.types import KINDS_OF_INPUTS, InputSpec, Job, digest
 from crosswind.data.attributes import transform_facts
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
@@ -103,7 +103,7 @@ def check_changes(
             for name, definition in NEIGHBOURHOODS.items():
                 if definition.takes == inputs.kind:
                     fitting.append(name)
-            problem = f"its neighbours are changed {takes}s, and data.{data} has {inputs}"
+            problem = f"its neighbours are changed {KINDS_OF_INPUTS[takes]}, and data.{data} has {inputs}"
             raise InputError(f"estimators.{label}", problem, fitting)
         check_handed(f"estimators.{label}", access_of(estimator), estimator["knobs"])
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.types import KINDS_OF_INPUTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,7 +90,7 @@ class Transform(ABC):
             self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
         )
         if len(keys) != len(inputs):
-            problem = f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}"
+            problem = f"needs one key for each of {len(inputs)} {KINDS_OF_INPUTS[self.takes]}, not {len(keys)}"
             raise InputError(self._whose, problem)
         if self.takes == "text":
             return self.apply(checked, keys)

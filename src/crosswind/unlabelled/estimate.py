@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.knobs import Access
 from crosswind.core.registry import Facts, facts, load
-from crosswind.core.types import Predictions
+from crosswind.core.types import KINDS_OF_INPUTS, Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import PreparedEstimate, estimated_jointly
@@ -151,6 +151,8 @@ def _read_both(
     for rows in (target, source):
         if rows is not None and rows.unread:
             notes.append(f"Of {rows.name} it does not read {listed_columns(rows.unread)}.")
+        if rows is not None:
+            notes += rows.notes
     return target, source, tuple(notes)
 
 
@@ -581,7 +583,7 @@ def _not_asked(
     if access.features and targets[""].features is None:
         return "what this model's head reads is out of reach"
     if takes not in ("", kind):
-        return f"its neighbours are changed {takes}s"
+        return f"its neighbours are changed {KINDS_OF_INPUTS[takes]}"
     if access.pool and not pools:
         return "it learns from changed copies of labelled rows" + _unchanged(kind)
     return ""
@@ -593,7 +595,7 @@ def _unchanged(kind: str) -> str:
         return ""
     if kind == "table":
         return ", and a table holds none"
-    return f", and {kind}s are not changed"
+    return f", and {KINDS_OF_INPUTS[kind]} are not changed"
 
 
 def _row_of(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.types import InputColumn
 from crosswind.data.table_inputs import input_array
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, frame_of, read_table
 from crosswind.unlabelled.answer import Estimates
@@ -114,7 +115,8 @@ def _inputs(
     read = columns.of(frame, table, field) if says_columns else inputs
     unread = tuple(name for name in inputs if name not in read)
     if fitted_names is None and columns.count is not None:
-        return _ClassifierInputs(input_array(frame, read, (), table), tuple(read), unread)
+        numbers, _ = input_array(frame, [InputColumn(name) for name in read], table)
+        return _ClassifierInputs(numbers, tuple(read), unread)
     return _ClassifierInputs(_selected(rows, read, fitted_names or read), tuple(read), unread)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.types import InputColumn
 from crosswind.data.table_inputs import numbers_of
 from crosswind.data.tabular import has_column
 from crosswind.proposals.columns import LABELS
@@ -17,22 +18,38 @@ if TYPE_CHECKING:
 
 _LISTED = 8
 """Columns that a sentence names; of more it says how many there are."""
+NUMBER = "number"
+"""What a card has for a column of numbers, where it lists the values of a category."""
 
 
 @dataclass(frozen=True)
 class ModelColumns:
     """The columns of a table that a model reads, in the order of its inputs.
 
-    `model`: what errors call it. `count`: how many numbers it reads, None where it takes any.
-    `names`: None where neither the model nor its labelled rows name them. `chosen`: those that a
-    person names, which count before all else. `label`: the column of labels, which is never read.
+    `model`: what errors call it. `count`: how many columns it reads, None where it takes any.
+    `names`: None where neither the model nor its labelled rows name them. `categories`: of each
+    column the values of its category, None for one of numbers; () where all are numbers. `chosen`:
+    those that a person names, which count before all else. `label`: the column of labels, which is
+    never read.
     """
 
     model: str
     count: int | None = None
     names: tuple[str, ...] | None = None
+    categories: tuple[tuple[str, ...] | None, ...] = ()
     chosen: tuple[str, ...] | None = None
     label: str | None = None
+
+    @classmethod
+    def trained(cls, model: str, columns: Sequence[InputColumn]) -> ModelColumns:
+        """Those of a model that was trained on columns of a table."""
+        names = tuple(column.name for column in columns)
+        return cls(model, len(names), names, tuple(column.values for column in columns))
+
+    def inputs(self, names: Sequence[str]) -> list[InputColumn]:
+        """The columns of a table, in the order of `of`, as inputs."""
+        categories = self.categories or (None,) * len(names)
+        return [InputColumn(*column) for column in zip(names, categories, strict=True)]
 
     def with_chosen(self, chosen: Sequence[str] | None, label: str | None) -> ModelColumns:
         """These columns, but for those that a person chooses and the column of labels."""
@@ -47,7 +64,7 @@ class ModelColumns:
         if self.chosen is not None:
             names = [has_column(frame, name, table, "columns") for name in self.chosen]
             if self.count not in (None, len(names)):
-                problem = f"names {len(names)}, and {self.model} reads {self.count} numbers"
+                problem = f"names {len(names)}, and {self.model} reads {self.count} {self._what}"
                 raise InputError("columns", problem)
             return names
         if self.names is not None:
@@ -55,7 +72,7 @@ class ModelColumns:
         return self._all_numbers(frame, table, field)
 
     def reads(self, frame: DataFrame) -> bool:
-        """Whether the model says what numbers it reads, or all columns but the label hold some."""
+        """Whether the model says which columns it reads, or all columns but the label hold some."""
         if (self.count, self.names, self.chosen) != (None, None, None):
             return True
         inputs = [name for name in frame.columns if name != self.label]
@@ -88,6 +105,10 @@ class ModelColumns:
             )
             raise InputError(field, problem)
         return matched
+
+    @property
+    def _what(self) -> str:
+        return "columns" if any(self.categories) else "numbers"
 
     def _all_numbers(self, frame: DataFrame, table: str, field: str) -> list[str]:
         """All columns of numbers but the label, where there are as many as the model reads."""
@@ -131,6 +152,39 @@ def fitted_columns(estimator: Any, name: str) -> ModelColumns:
         return ModelColumns(name, len(names), names)
     count = getattr(estimator, "n_features_in_", None)
     return ModelColumns(name, None if count is None else int(count))
+
+
+def column_card(columns: Sequence[InputColumn]) -> dict[str, Any]:
+    """Columns of a table as a card has them: by name `number`, or the values of a category."""
+    return {
+        column.name: NUMBER if column.values is None else list(column.values) for column in columns
+    }
+
+
+def columns_of_card(card: Mapping[str, Any], file: str) -> ModelColumns:
+    """The columns of a table that the card of a network of numbers names. `file`: what errors call the
+    file of weights. Raises `InputError`."""
+    width = card.get("width")
+    on_card = card.get("columns")
+    if on_card is None:
+        return ModelColumns(file, width)
+    if not isinstance(on_card, dict) or not all(
+        kind == NUMBER or isinstance(kind, list) for kind in on_card.values()
+    ):
+        problem = (
+            f"the card of {file} must have its columns by name, each {NUMBER!r} or the list of"
+            f" the values of a category, not {shown(on_card)}"
+        )
+        raise InputError("model", problem)
+    columns = []
+    for name, kind in on_card.items():
+        values = None if kind == NUMBER else tuple(str(value) for value in kind)
+        columns.append(InputColumn(str(name), values))
+    n_inputs = sum(1 if column.values is None else len(column.values) for column in columns)
+    if n_inputs != width:
+        problem = f"the card of {file} has columns of {n_inputs} inputs, and the width {width}"
+        raise InputError("model", problem)
+    return ModelColumns.trained(file, columns)
 
 
 def exported_name(name: str) -> str:

@@ -29,6 +29,7 @@ from crosswind.models.given.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
 from crosswind.unlabelled.model_columns import (
     ModelColumns,
+    columns_of_card,
     counted_columns,
     fitted_columns,
     listed_columns,
@@ -49,9 +50,9 @@ KINDS = (
     "module:function",
     "FILE.py:function",
 )
-CARD = ("model", "settings", "classes", "size", "channels", "width", "texts")
+CARD = ("model", "settings", "classes", "size", "channels", "width", "columns", "texts")
 """Fields of the card of a file of weights: `size` and `channels` of pictures, `width` the number of
-features, `texts` true where it reads those."""
+features, `columns` those of a table that are the features, `texts` true where it reads those."""
 _BATCH = 256
 
 Sets: TypeAlias = Mapping[str, AttributedDataset]
@@ -295,7 +296,7 @@ def _weights(path: Path) -> AskedModel:
     takes = _taken(card, path)
     names = tuple(str(name) for name in classes)
     network = _KeptNetwork(path, model, settings, names)
-    columns = ModelColumns(path.name, card.get("width"))
+    columns = columns_of_card(card, path.name)
     return AskedModel(
         path.name, network.answers, names, takes, True, features=network.features, columns=columns
     )
@@ -491,15 +492,15 @@ def _run(word: str) -> AskedModel:
         source,
         features,
         trained_here=True,
-        columns=_columns_of_run(word, main.input, spec.rows.data[spec.rows.main]),
+        columns=columns_read(word, main),
     )
 
 
-def _columns_of_run(word: str, takes: InputSpec | None, source: Mapping[str, Any]) -> ModelColumns:
-    """The columns that a run was trained on, where they were columns of numbers of a table."""
+def columns_read(model: str, dataset: AttributedDataset) -> ModelColumns:
+    """The columns of a table that a model reads which was trained on a data set. `model`: what
+    errors call it."""
+    if dataset.input_columns:
+        return ModelColumns.trained(model, dataset.input_columns)
+    takes = dataset.input
     count = takes.shape[0] if takes is not None and takes.kind == "features" else None
-    options = source["options"]
-    names = None
-    if source["source"] == "table" and not options.get("categories") and options.get("numbers"):
-        names = tuple(options["numbers"])
-    return ModelColumns(word, count, names)
+    return ModelColumns(model, count)

@@ -27,18 +27,24 @@ LABELLED_FORMS = "a frame with a column of labels, or a pair of inputs and label
 
 @dataclass(frozen=True)
 class NumberTable:
-    """The rows of a table with the columns that a model reads, in its order, and those that it does
-    not."""
+    """The rows of a table with the columns that a model reads, in its order, those that it does
+    not, and sentences about values that it does not know."""
 
     dataset: AttributedDataset
     columns: tuple[str, ...]
     unread: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def is_frame(rows: Any) -> bool:
     """Whether rows are a frame, a mapping or an array of the program."""
     room = type(rows).__module__.partition(".")[0]
     return room in ("polars", "pandas", "pyarrow", "numpy", "scipy") or isinstance(rows, dict)
+
+
+def has_column_names(rows: Any) -> bool:
+    """Whether rows are a frame or a mapping, whose columns have names."""
+    return is_frame(rows) and not type(rows).__module__.startswith(("numpy", "scipy"))
 
 
 def cells_of(frame: DataFrame, name: str) -> list[Any]:
@@ -55,8 +61,8 @@ def cells_of(frame: DataFrame, name: str) -> list[Any]:
 def number_table(
     frame: DataFrame, name: str, field: str, label: str | None, columns: ModelColumns
 ) -> NumberTable:
-    """The numbers of a frame, float32 [n, d], NaN where one is missing, with its column of labels
-    as the one attribute.
+    """The inputs of a frame, float32 [n, d], NaN where a number is missing, with its column of
+    labels as the one attribute.
 
     `name`: what errors call the frame; `label`: None where labels are not to be read. Raises
     `InputError`, `DataError`.
@@ -69,11 +75,11 @@ def number_table(
         attributes = frame.select(label)
         columns = replace(columns, label=label)
     names = columns.of(frame, name, field)
-    inputs = input_array(frame, names, (), name)
+    inputs, notes = input_array(frame, columns.inputs(names), name)
     rows = of_columns(attributes, field, name, None, None, ())
-    dataset = with_inputs(rows, field, inputs, InputSpec.features(len(names)))
+    dataset = with_inputs(rows, field, inputs, InputSpec.features(inputs.shape[1]))
     unread = [column for column in frame.columns if column not in (*names, columns.label)]
-    return NumberTable(dataset, tuple(names), tuple(unread))
+    return NumberTable(dataset, tuple(names), tuple(unread), notes)
 
 
 def table_of_memory(

@@ -40,20 +40,22 @@ SIZE = 64
 @dataclass(frozen=True)
 class Named:
     """A data set under a name, what its rows are called, and of a table of numbers the columns that
-    are read and those that are not."""
+    are read and those that are not, and sentences about values that the model does not know."""
 
     name: str
     dataset: AttributedDataset
     names: Callable[[int], str]
     columns: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rows:
     """A data set and how its rows are called. `labels`: of every row by name, None where none was
     asked for; `values`: which there are, in order; `columns`: those of a table of numbers that the
-    model reads, and `unread` those that it does not."""
+    model reads, and `unread` those that it does not; `notes`: sentences about values that it does
+    not know."""
 
     name: str
     dataset: AttributedDataset
@@ -62,6 +64,7 @@ class Rows:
     values: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -99,7 +102,14 @@ def read_rows(
     dataset = _as_taken(named.dataset, takes, field)
     if dataset.n_rows == 0:
         raise DataError(f"{field} has no rows")
-    rows = Rows(named.name, dataset, named.names, None, (), named.columns, named.unread)
+    rows = Rows(
+        named.name,
+        dataset,
+        named.names,
+        columns=named.columns,
+        unread=named.unread,
+        notes=named.notes,
+    )
     if label is None:
         return rows
     label = _column([attribute.name for attribute in dataset.table.attributes], field, label)
@@ -160,7 +170,7 @@ def _of_numbers(
     """A table's numbers, and its column of labels where one is wanted."""
     label_column = None if label is None else _column(frame.columns, field, label)
     table = number_table(frame, name, field, label_column, columns)
-    return Named(name, table.dataset, _numbers, table.columns, table.unread)
+    return Named(name, table.dataset, _numbers, table.columns, table.unread, table.notes)
 
 
 def _read(

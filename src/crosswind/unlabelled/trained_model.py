@@ -3,6 +3,7 @@ a model, predict, evaluate, save, load."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +19,14 @@ from crosswind.core.registry import load
 from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.in_memory import of_inputs
+from crosswind.data.tabular import frame_of
 from crosswind.evaluation.metrics import scores
 from crosswind.methods.base import Method
 from crosswind.training.settings import ModelSpec
 from crosswind.training.trajectory import Answer, Trajectory
+from crosswind.unlabelled.model_columns import ModelColumns, column_card
+from crosswind.unlabelled.model_under_test import asked_model, columns_read
+from crosswind.unlabelled.number_tables import has_column_names, number_table
 from crosswind.unlabelled.target_rows import plain_rows
 
 if TYPE_CHECKING:
@@ -49,7 +54,9 @@ class Predictor:
         """The probability of each class, float64 [n, k] in the order of `class_names`.
 
         `inputs`: a data set, or what a data set gives for n rows (images uint8 [n, h, w, c],
-        features float32 [n, width], a list of n texts). `rule`: the selection rule whose step
+        features float32 [n, width], a list of n texts); of a model that was trained on columns of a
+        table also a frame that has them, with a warning where a category has a value that training
+        had not. `rule`: the selection rule whose step
         answers, where the model has several. Raises `InputError` for inputs of another kind, and
         for a model that gives labels alone.
         """
@@ -65,8 +72,15 @@ class Predictor:
         return np.array(self.class_names)[self._predictions(inputs, rule).answer]
 
     def _predictions(self, inputs: Any, rule: str | None) -> Predictions:
+        columns = self._columns()
         if isinstance(inputs, AttributedDataset):
             dataset = inputs
+        elif columns.names is not None and has_column_names(inputs):
+            frame = frame_of(inputs, "inputs")
+            table = number_table(frame, "the frame of inputs", "inputs", None, columns)
+            for note in table.notes:
+                warnings.warn(note, stacklevel=3)
+            dataset = table.dataset
         else:
             dataset = of_inputs(inputs, self.input)
         if dataset.check_inputs() != self.input:
@@ -80,6 +94,10 @@ class Predictor:
         return by_rule[name]["rows"]
 
     def _answer(self) -> Answer:
+        raise NotImplementedError
+
+    def _columns(self) -> ModelColumns:
+        """The columns of a table that it reads."""
         raise NotImplementedError
 
 
@@ -154,6 +172,8 @@ class TrainedModel(Trajectory, Predictor):
             card |= {"size": height, "channels": channels}
         elif self.input.kind == "features":
             card |= {"width": self.input.shape[0]}
+            if columns := self._dataset().input_columns:
+                card |= {"columns": column_card(columns)}
         else:
             card |= {"texts": True}
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -169,6 +189,14 @@ class TrainedModel(Trajectory, Predictor):
 
     def _answer(self) -> Answer:
         return self.answer
+
+    def _columns(self) -> ModelColumns:
+        return columns_read("the model", self._dataset())
+
+    def _dataset(self) -> AttributedDataset:
+        """The data set that it was trained on."""
+        dataset: AttributedDataset = next(iter(self.split.parts.values())).dataset
+        return dataset
 
     @property
     def _rule(self) -> str:
@@ -223,15 +251,24 @@ class LoadedModel(Predictor):
     """A model of a file of weights, which predicts and is evaluated; see `cw.load_model`."""
 
     def __init__(
-        self, name: str, answer: Answer, input: InputSpec, classes: tuple[str, ...]
+        self,
+        name: str,
+        answer: Answer,
+        input: InputSpec,
+        classes: tuple[str, ...],
+        columns: ModelColumns,
     ) -> None:
         self.name = name
+        self.columns = columns
         self.input = input
         self.class_names = classes
         self._answers = answer
 
     def _answer(self) -> Answer:
         return self._answers
+
+    def _columns(self) -> ModelColumns:
+        return self.columns
 
     def evaluate(self, split: Split) -> dict[str, dict[str, Any]]:
         """Scores of every set of a split, as `cw.evaluate` gives them."""
@@ -249,8 +286,6 @@ def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
 
     `input`: what a row is, where the card does not say the size of pictures. Raises `InputError`.
     """
-    from crosswind.unlabelled.model_under_test import asked_model
-
     kept_model = asked_model(str(path), {})
     takes = kept_model.input if input is None else input
     if kept_model.classes is None or takes is None:
@@ -259,4 +294,4 @@ def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
             "is needed: the card says no size of pictures; give the input of a data set",
         )
     answer = kept_model.answers(kept_model.classes)
-    return LoadedModel(kept_model.name, answer, takes, kept_model.classes)
+    return LoadedModel(kept_model.name, answer, takes, kept_model.classes, kept_model.columns)

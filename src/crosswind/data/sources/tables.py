@@ -25,7 +25,12 @@ from crosswind.data.decoding import named_files
 from crosswind.data.listed_files import FileFolder
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
 from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of, with_inputs
-from crosswind.data.table_inputs import input_array, with_bins, without_missing
+from crosswind.data.table_inputs import (
+    input_array,
+    input_columns,
+    with_bins,
+    without_missing,
+)
 from crosswind.data.tabular import has_column, texts
 
 if TYPE_CHECKING:
@@ -178,9 +183,10 @@ class Table(PreparedSource):
                     for name in names_chosen(names, f"table.{kind}", "column")
                 ]
             )
-        inputs = input_array(raw, chosen["numbers"], chosen["categories"], path)
+        columns = input_columns(raw, chosen["numbers"], chosen["categories"], path)
+        inputs, _ = input_array(raw, columns, path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
-        dataset = replace(dataset, ids=row_numbers)
+        dataset = replace(dataset, ids=row_numbers, input_columns=columns)
         spec = InputSpec.features(inputs.shape[1])
         return with_inputs(dataset, "table", inputs, spec)
 
