@@ -319,7 +319,7 @@ PATHS: dict[str, tuple[Any, str]] = {
     "paths below a home": (lambda row: f"~/img/{row:04}.png", READ),
     "rows without a picture": (
         lambda row: "" if row % 40 == 3 else f"img/{row:04}.png",
-        "6 rows without a picture are left out",
+        "6 rows without a picture left out",
     ),
     "most files missing": (
         lambda row: f"img/{row + 200:04}.png",

@@ -223,7 +223,7 @@ def test_a_study_of_a_copy_that_is_missing_is_refused_at_the_plan(
     )
     assert _status(["plan", str(path)]) == 2
     printed = capsys.readouterr()
-    assert printed.out == f"study {path}: 1 runs, which cannot be planned here\n"
+    assert printed.out == f"study {path}: 1 run, which cannot be planned here\n"
     assert printed.err == f"error: data.toys: {sentence}\n"
     assert (
         refused(["run", path, "--out", tmp_path / "out"], capsys) == f"error: data.toys: {sentence}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,10 @@ def test_the_tasks_of_an_array_share_the_runs_of_one_store(
     assert capsys.readouterr().out == "Submitted\n"
     logs = [log.read_text(encoding="utf-8") for log in sorted(tmp_path.glob("bin/*.log"))]
     done = [
-        int(line.split()[0]) for log in logs for line in log.splitlines() if " runs in " in line
+        int(line.split()[0])
+        for log in logs
+        for line in log.splitlines()
+        if re.match(r"\d+ runs? in ", line)
     ]
     assert len(done) == 3 and sum(done) == 8, logs  # each run once, by one of them
     with Store.open(url, out=out) as store:

@@ -260,4 +260,4 @@ def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) 
     )
     blank.write_csv("blank.csv")
     assert _status(["init", "blank.csv", "--label", "stars", "--text", "text"]) == 0
-    assert "3 rows without a text are left out" in capsys.readouterr().err
+    assert "3 rows without a text left out" in capsys.readouterr().err

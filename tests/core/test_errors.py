@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crosswind.core.errors import CrosswindError, InputError, one_line, plain
+from crosswind.core.errors import CrosswindError, InputError, counted, one_line, plain
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,17 @@ def test_choices_are_listed_in_a_line_that_can_be_read(choices: list[str], most:
     assert len(message) < most and choices[0] in message
     listed, _, more = message.partition(" and ")
     assert listed.count(", ") + 1 + int(more.split(" ")[0] or 0 if more else 0) == len(choices)
+
+
+@pytest.mark.parametrize(
+    ("n", "noun", "words"),
+    [
+        (0, "row", "0 rows"),
+        (1, "row", "1 row"),
+        (2000, "row", "2,000 rows"),
+        (1, "more such row", "1 more such row"),
+        (3, "class", "3 classes"),
+    ],
+)
+def test_one_of_a_thing_is_no_plural(n: int, noun: str, words: str) -> None:
+    assert counted(n, noun) == words

@@ -259,7 +259,7 @@ def test_seeds_that_lack_a_score_are_left_out_and_counted() -> None:
     (judgement,) = judged(rows, over(better="irm"))
     assert set(judgement.tested.differences) == {0, 1} and judgement.failed == 1
     (table,) = claim_tables("mini", [judgement])
-    assert "Claim 1: 1 runs failed; their seeds are left out." in table.notes
+    assert "Claim 1: 1 run failed; their seeds are left out." in table.notes
 
 
 def test_hypothesis_and_power_stand_below_the_table() -> None:

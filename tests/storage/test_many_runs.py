@@ -51,7 +51,7 @@ def test_a_run_with_nothing_to_do_says_again_what_was_found(
     key = next(job.key for job in plan_of(str(many / "many.yaml")).jobs if job.kind == "score")
     with Store.open(many / "out", create=True) as store:
         store.undo([key])
-    assert _status(run) == 0 and "1 runs in" in capsys.readouterr().out
+    assert _status(run) == 0 and "1 run in" in capsys.readouterr().out
     page.unlink()
     assert _status(run) == 0 and page.is_file()
     assert _status([*run, "--set", "reference='mixup 0.1'"]) == 0

@@ -250,7 +250,7 @@ def test_a_run_with_nothing_to_do_plans_one_seed(url, server, tmp_path, capsys, 
         key = next(run["key"] for run in store.runs("live") if run["kind"] == "score")
         store.undo([key])
         states.append(store.scores_state())
-    assert _status(run) == 0 and "1 runs in" in capsys.readouterr().out
+    assert _status(run) == 0 and "1 run in" in capsys.readouterr().out
     with Store.open(url) as store:
         states.append(store.scores_state())
     assert len({str(state) for state in states}) == 3

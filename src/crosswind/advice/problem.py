@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, counted
 from crosswind.shifts.audit.measures import cramers_v
 
 __all__ = ["KINDS", "Problem", "counts_of", "problem_of_counts", "simple_counts"]
@@ -65,15 +65,11 @@ class Problem:
         if self.missing:
             groups = f"{self.missing:.0%} of the groups without a training row"
         else:
-            groups = f"the smallest group has {_rows(self.smallest)}"
+            groups = f"the smallest group has {counted(self.smallest, 'row')}"
         return (
-            f"{self.kind}, {self.classes} classes, {_rows(self.rows)} to train on, {tie},"
+            f"{self.kind}, {self.classes} classes, {counted(self.rows, 'row')} to train on, {tie},"
             f" {groups}{weights}"
         )
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 Counts = Mapping[tuple[str, str], int]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_json, written
-from crosswind.core.errors import CrosswindError
+from crosswind.core.errors import CrosswindError, counted
 from crosswind.core.printing import duration
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def plan_command(
     except CrosswindError:
         n_runs = None if as_json else _runs_without_data(study, scale, settings)
         if n_runs is not None:
-            typer.echo(f"study {study}: {n_runs} runs, which cannot be planned here")
+            typer.echo(f"study {study}: {counted(n_runs, 'run')}, which cannot be planned here")
         raise
     requests = foreseen(planned)
     cost = None

@@ -23,7 +23,7 @@ from crosswind.cli.options import (
     progress_bar,
 )
 from crosswind.cli.status import status_row, warn_of_damage
-from crosswind.core.errors import InputError, StoreError
+from crosswind.core.errors import InputError, StoreError, counted
 from crosswind.core.processor import usable_cores
 
 if TYPE_CHECKING:
@@ -320,7 +320,12 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             save_text(store, name, state, said)
     if not as_json:
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
-        _print_said(said, name, f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.", where)
+        _print_said(
+            said,
+            name,
+            f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
+            where,
+        )
     warn_of_damage(name, damaged, where)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)

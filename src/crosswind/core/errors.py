@@ -151,6 +151,13 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return None
 
 
+def counted(n: int, noun: str) -> str:
+    """A number with its noun, such as `1 row` and `2,000 rows`; a noun takes an s, and `class` an
+    es."""
+    plural = "es" if noun.endswith(("s", "x", "ch")) else "s"
+    return f"{n:,} {noun}{plural * (n != 1)}"
+
+
 def shown(value: object, limit: int = 80) -> str:
     """`value` as errors quote it: as Python writes it but for null, true and false, cut at `limit`
     characters."""

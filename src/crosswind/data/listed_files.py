@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, counted
 from crosswind.data.decoding import IMAGE_ENDINGS
 
 OTHER_FORMATS: Final[Mapping[str, str]] = {
@@ -240,12 +240,12 @@ class FileFolder:
             examples = ", ".join(
                 f"row {row_numbers[row] + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1]
             )
-            sentence = f"{sentence} ({len(alike):,} more such rows, {examples})"
+            sentence = f"{sentence} ({counted(len(alike), 'more such row')}, {examples})"
         for kind in dict.fromkeys(row_fault.kind for _, row_fault in faults):
             of_kind = [row for row, row_fault in faults if row_fault.kind == kind]
             if kind != fault.kind:
                 sentence += (
-                    f"; {_OTHER_FAULTS[kind]} in {len(of_kind):,} rows, such as row"
+                    f"; {_OTHER_FAULTS[kind]} in {counted(len(of_kind), 'row')}, such as row"
                     f" {row_numbers[of_kind[0]] + 1}: {names[of_kind[0]]!r}"
                 )
         return sentence

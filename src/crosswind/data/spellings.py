@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import counted
+
 if TYPE_CHECKING:
     from polars import Series
 
@@ -232,7 +234,7 @@ def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
     first = doubts[0]
     more_pairs = ""
     if len(doubts) > 1:
-        more_pairs = f" (and {len(doubts) - 1:,} more such pairs)"
+        more_pairs = f" (and {counted(len(doubts) - 1, 'more such pair')})"
     name = first[0]
     other_spellings = ", ".join(map(_quoted, first[1:]))
     entry = f"same: {{{column}: {{{_quoted(name)}: [{other_spellings}]}}}}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
 from crosswind.data.tabular import MISSING, has_column
 
@@ -102,7 +102,7 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     if len(broken):
         more_words = ""
         if len(broken) > 1:
-            more_words = f" ({len(broken) - 1:,} more such rows)"
+            more_words = f" ({counted(len(broken) - 1, 'more such row')})"
         problem = (
             f"{path}, column {name!r}, row {broken[0] + 1}: {texts[broken[0]]!r} is no"
             f" number{more_words}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.errors import DataError, InputError, counted, one_line, shown, unknown
 from crosswind.core.files import library_path, read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
@@ -484,7 +484,7 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
         value_words = f"the value {word!r}, which means no value" if word else "no value"
         other_rows = ""
         if len(missing) > 1:
-            other_rows = f" ({len(missing) - 1:,} more such rows)"
+            other_rows = f" ({counted(len(missing) - 1, 'more such row')})"
         problem = f"{path}, column {name!r}, row {missing[0] + 1} has {value_words}{other_rows}"
         raise DataError(problem)
     broken = text.str.contains(r"[\x00-\x1f\x7f]").arg_true()

@@ -139,7 +139,9 @@ class JTT(Method):
         if 0 < n_wrong < n_rows:
             return []
         if n_wrong:
-            which, remedy = "every", "raise `fit_at` or `first`"
+            which = "every"
+            remedy = "raise `fit_at` or `first`, or have an estimator fit its rows closer"
         else:
-            which, remedy = "no", "lower `fit_at` or `first`"
+            which = "no"
+            remedy = "lower `fit_at` or `first`, or have an estimator fit its rows less closely"
         return [f"the first network got {which} training row wrong, so this run is ERM; {remedy}"]

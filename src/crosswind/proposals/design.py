@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import counted
 from crosswind.data.table_inputs import bin_names, numbers_of
 from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, TableColumn
 from crosswind.proposals.label import Label
@@ -182,13 +183,13 @@ def _too_few(design: ShiftDesign, label: Label) -> str:
     """Why an attribute cannot be shifted that has too few rows in a cell."""
     if not design.tie.matching:
         return (
-            f"{design.attribute}: {design.smallest} rows in the smallest cell with {label.name!r},"
+            f"{design.attribute}: {counted(design.smallest, 'row')} in the smallest cell with {label.name!r},"
             f" fewer than {LEAST}"
         )
     return (
         f"{design.attribute} goes with {label.name!r} in {design.tie.matched_share:.0%} of the rows,"
-        f" and what that costs cannot be told: only {design.smallest} rows break the tie in the"
-        f" smallest cell, fewer than {LEAST}"
+        " and what that costs cannot be told: the smallest cell against the tie has only"
+        f" {counted(design.smallest, 'row')}, fewer than {LEAST}"
     )
 
 

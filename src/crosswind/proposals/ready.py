@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core import html
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, counted
 from crosswind.core.files import write_atomically
 from crosswind.data.tabular import FRAMES, frame_of
 from crosswind.proposals.design import enough_rows
@@ -82,7 +82,7 @@ class ReadyStudy:
             few = ""
             if design.is_short:
                 few = (
-                    f"; the smallest of its {cells} cells has {design.smallest} rows, fewer than"
+                    f"; the smallest of its {cells} cells has {counted(design.smallest, 'row')}, fewer than"
                     f" {enough_rows(cells)}: only large costs can be told"
                 )
             notes.append(

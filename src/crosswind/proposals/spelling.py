@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crosswind.core.errors import counted
 from crosswind.data.spellings import Spellings, shown_apart, spellings_of
 
 if TYPE_CHECKING:
@@ -85,5 +86,5 @@ def _in_one_way(raw: Series, name: str, spellings: Spellings, written: OneSpelli
 def _alike(groups: Sequence[Sequence[str]]) -> str:
     more_pairs = ""
     if len(groups) > 1:
-        more_pairs = f" and {len(groups) - 1} more such pairs"
+        more_pairs = f" and {counted(len(groups) - 1, 'more such pair')}"
     return " and ".join(shown_apart(groups[0])) + more_pairs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crosswind.core.errors import DataError, InputError, escaped_bytes
+from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
 from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import read_table
 from crosswind.proposals.columns import (
@@ -385,7 +385,7 @@ def _official(
                 test_rows.append(smallest)
             if smallest < FEWEST_OFFICIAL:
                 unused = (
-                    f"{roles.name!r} deals roles ({named}) and is not used: it leaves {smallest} rows"
+                    f"{roles.name!r} deals roles ({named}) and is not used: it leaves {counted(smallest, 'row')}"
                     f" to {role} in the smallest cell of {label.name!r} and {design.attribute!r}"
                 )
                 return None, 0, unused
@@ -430,7 +430,7 @@ def _options(
         blank = sum(not all(str(cell or "").strip() for cell in row) for row in texts)
         if blank:
             options["blank"] = "leave-out"
-            notes.append(f"{blank:,} rows without a text are left out")
+            notes.append(f"{counted(blank, 'row')} without a text left out")
     else:
         by_kind = columns_of(_of_columns(rows, inputs.columns))
         for option, are_numbers in (("numbers", True), ("categories", False)):
@@ -455,7 +455,9 @@ def _image_options(
     blank = int(lacks_value(rows.get_column(column)).sum())
     if not blank:
         return options, []
-    return {**options, "blank": "leave-out"}, [f"{blank:,} rows without a picture are left out"]
+    return {**options, "blank": "leave-out"}, [
+        f"{counted(blank, 'row')} without a picture left out"
+    ]
 
 
 def _of_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -484,7 +486,7 @@ def _label_notes(label: Label, columns: Mapping[str, TableColumn], rows: DataFra
 def _design_note(design: ShiftDesign, label: Label) -> str:
     cells = (
         f"attribute {design.attribute!r} ({len(design.values)} values); the smallest cell with"
-        f" label {label.name!r} ({len(design.classes)} values) has {design.smallest} rows"
+        f" label {label.name!r} ({len(design.classes)} values) has {counted(design.smallest, 'row')}"
     )
     tied = design.tie.in_words if design.tie.matching else "the rows do not tie it to the label"
     left_out = ""

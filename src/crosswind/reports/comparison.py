@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, counted, unknown
 from crosswind.evaluation.compare import Difference, DifferenceSummary, over_runs, paired, unpaired
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import Family, judged_together, percent
@@ -139,7 +139,7 @@ def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
         )
     left_out = len(scores.first) + len(scores.second) - 2 * len(scores.shared)
     if left_out:
-        notes.append(f"{left_out} rows that only one study has are left out.")
+        notes.append(f"{counted(left_out, 'row')} that only one study has left out.")
     return notes
 
 

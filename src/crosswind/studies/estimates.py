@@ -103,7 +103,9 @@ def check_changes(
             for name, definition in NEIGHBOURHOODS.items():
                 if definition.takes == inputs.kind:
                     fitting.append(name)
-            problem = f"its neighbours are changed {KINDS_OF_INPUTS[takes]}, and data.{data} has {inputs}"
+            problem = (
+                f"its neighbours are changed {KINDS_OF_INPUTS[takes]}, and data.{data} has {inputs}"
+            )
             raise InputError(f"estimators.{label}", problem, fitting)
         check_handed(f"estimators.{label}", access_of(estimator), estimator["knobs"])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import counted
 from crosswind.estimators.base import Estimate
 from crosswind.estimators.diagnosis import DiagnosisFinding
 from crosswind.estimators.intervals import DOUBT
@@ -89,7 +90,7 @@ class Estimates:
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        counted_answers = f"{self.n:,} answer{'s' * (self.n != 1)}"
+        counted_answers = counted(self.n, "answer")
         best = self.believed
         if best is not None:
             believed_estimate = best.estimate

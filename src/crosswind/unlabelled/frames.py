@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, shown, unknown
+from crosswind.core.errors import DataError, InputError, counted, one_line, shown, unknown
 from crosswind.core.types import InputColumn
 from crosswind.data.table_inputs import input_array
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, frame_of, read_table
@@ -19,7 +19,6 @@ from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.model_columns import (
     ModelColumns,
     all_numbers,
-    counted_columns,
     fitted_columns,
     listed_columns,
     unnamed_columns,
@@ -190,5 +189,5 @@ def _texts_among(inputs: _ClassifierInputs, field: str) -> str:
     if not words:
         return ""
     holds = "holds" if len(words) == 1 else "hold"
-    count = counted_columns(len(inputs.columns))
+    count = counted(len(inputs.columns), "column")
     return f"; of the {count} that it reads {listed_columns(words)} {holds} no numbers"

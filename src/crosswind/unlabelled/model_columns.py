@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
 from crosswind.data.table_inputs import numbers_of
 from crosswind.data.tabular import has_column
@@ -98,7 +98,7 @@ class ModelColumns:
                 missing.append(name)
         if missing:
             problem = (
-                f"{table} lacks {len(missing)} of the {counted_columns(len(names))} that"
+                f"{table} lacks {len(missing)} of the {counted(len(names), 'column')} that"
                 f" {self.model} reads, {listed_columns(missing)}; it has"
                 f" {listed_columns(columns)}: rename them, or name them by columns in the order of"
                 " the model"
@@ -126,15 +126,15 @@ class ModelColumns:
         self, frame: DataFrame, table: str, numbers: Sequence[str], texts: Sequence[str]
     ) -> str:
         """Why the columns of a table cannot be those that the model reads, and what to do."""
-        counted = f"{self.model} reads {self.count} numbers, and " if self.count else ""
+        reads = f"{self.model} reads {self.count} numbers, and " if self.count else ""
         beside = " beside its label" if self.label in frame.columns else ""
-        columns = f"{counted_columns(len(numbers))} of numbers{beside}{_in_brackets(numbers)}"
+        columns = f"{counted(len(numbers), 'column')} of numbers{beside}{_in_brackets(numbers)}"
         reason = ""
         if texts and (self.count is None or len(numbers) < self.count):
             why = _no_numbers(frame, texts[0], table)
             reason = f"; no numbers are in {listed_columns(texts)} ({why})"
         return (
-            f"{counted}{table} has {columns}{reason}; name those that the model reads by columns,"
+            f"{reads}{table} has {columns}{reason}; name those that the model reads by columns,"
             " in its order"
         )
 
@@ -197,11 +197,6 @@ def exported_name(name: str) -> str:
 def _alike(name: str, columns: Sequence[str]) -> list[str]:
     """The columns that an export calls as it calls `name`."""
     return [column for column in columns if exported_name(column) == exported_name(name)]
-
-
-def counted_columns(n: int) -> str:
-    """Such as `1 column` and `4 columns`."""
-    return f"{n} column{'s' * (n != 1)}"
 
 
 def listed_columns(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, shown
+from crosswind.core.errors import InputError, counted, shown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, Predictions
@@ -30,7 +30,6 @@ from crosswind.shifts.split import RowSet
 from crosswind.unlabelled.model_columns import (
     ModelColumns,
     columns_of_card,
-    counted_columns,
     fitted_columns,
     listed_columns,
 )
@@ -246,7 +245,7 @@ def _onnx_input(
         if texts := text_columns(graph_inputs):
             problem = (
                 f"{name} reads texts in {listed_columns(texts)} of its"
-                f" {counted_columns(len(names))}, and numbers alone can be given to it; give"
+                f" {counted(len(names), 'column')}, and numbers alone can be given to it; give"
                 " cw.estimate a function that asks it, or a table of its scores (predictions)"
             )
             raise InputError("model", problem)

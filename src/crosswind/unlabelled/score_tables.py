@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.core.errors import DataError, InputError, counted, unknown
 from crosswind.data.tabular import NAMES_ABOVE, frame_of, read_table, texts
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
@@ -318,7 +318,7 @@ def _check_labels(
     )
     other_labels = ""
     if len(strange) > 1:
-        other_labels = f" and {len(strange) - 1} more such labels"
+        other_labels = f" and {counted(len(strange) - 1, 'more such label')}"
     remedy = ""
     if len(strange) == len(values) == len(scores) and not chosen.columns:
         order = sorted(

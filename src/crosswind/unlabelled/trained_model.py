@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core import html
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, counted
 from crosswind.core.files import write_atomically
 from crosswind.core.registry import load
 from crosswind.core.types import InputSpec, Predictions
@@ -224,7 +224,7 @@ class TrainedModel(Trajectory, Predictor):
             worst_name = ""
             if of_set["worst_group"] is not None:
                 n_worst = of_set["worst_group_n"]
-                row_words = f"{n_worst:,} row{'s' * (n_worst != 1)}"
+                row_words = counted(n_worst, "row")
                 worst_name = f"{of_set['worst_group_name']} ({row_words})"
             n_rows = f"{of_set['n']:,}"
             rows.append((name, n_rows, f"{of_set['accuracy']:.1%}", worst, worst_name))

@@ -233,7 +233,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (
         write("path,label\na.png,\nc.png,\n"),
         {},
-        r"column 'label', row 1 has no value \(1 more such rows\)",
+        r"column 'label', row 1 has no value \(1 more such row\)",
     ),
     (
         write("path,label\na.png,x\nc.png,NaN\n"),
@@ -294,7 +294,7 @@ def test_1500_whole_numbers_and_few_fractions_are_attributes(folder: Path) -> No
             polars.Series([1.0, float("nan"), 2.0]),
             "row 2 has the value 'NaN', which means no value",
         ),
-        (polars.Series([1, None, None]), r"row 2 has no value \(1 more such rows\)"),
+        (polars.Series([1, None, None]), r"row 2 has no value \(1 more such row\)"),
         (polars.Series([[1], [2], [3]]), r"column 'label' holds list\(int64\) values"),
         (polars.Series([b"a", b"b", b"c"]), "column 'label' holds binary values"),
         (polars.Series([{"a": 1}] * 3), "column 'label' holds struct"),

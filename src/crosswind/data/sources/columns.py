@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, counted
 from crosswind.core.types import InputSpec, digest, digest_arrays
 from crosswind.data.contents import number_hashes, picture_hashes
 from crosswind.data.dataset import AttributedDataset
@@ -125,7 +125,7 @@ def _refuse_blank(
         blank_words = "a text of white space alone"
     other_rows = ""
     if row_numbers.size > 1:
-        other_rows = f" ({row_numbers.size - 1:,} more such rows)"
+        other_rows = f" ({counted(row_numbers.size - 1, 'more such row')})"
     advice = ", or say blank: leave-out" if may_be_left_out else ""
     problem = (
         f"{path}, column {name!r}, row {row_numbers[0] + 1} has {blank_words}{other_rows}; take it"

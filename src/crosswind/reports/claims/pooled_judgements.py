@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from crosswind.core.errors import counted
 from crosswind.evaluation.multiplicity import ALPHA, hardest_level
 from crosswind.evaluation.pooled_tests import (
     AGREEMENT,
@@ -537,7 +538,7 @@ class _PooledJudge:
         rows = self._scores.planned.rows_of(side)
         methods = side.get("methods")
         if side.get("family"):
-            words = f"{_joined(side['family'])} ({len(rows)} rows)"
+            words = f"{_joined(side['family'])} ({counted(len(rows), 'row')})"
         elif methods is None or methods == "all":
             words = f"all {len(rows)} rows"
         else:

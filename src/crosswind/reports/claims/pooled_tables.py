@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from crosswind.core.errors import counted
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import percent
 from crosswind.evaluation.pooled_tests import (
@@ -254,9 +255,9 @@ def _state_notes(judgements: Sequence[PooledJudgement]) -> Iterator[str]:
     for judgement in judgements:
         about = f"Claim {judgement.number}{_only_words(judgement)}"
         if judgement.failed:
-            yield f"{about}: {judgement.failed} runs failed; their seeds are left out."
+            yield f"{about}: {counted(judgement.failed, 'run')} failed; their seeds are left out."
         if judgement.doubted:
-            yield f"{about}: {judgement.doubted} runs told their reader to doubt them (†)."
+            yield f"{about}: {counted(judgement.doubted, 'run')} told their reader to doubt them (†)."
         if isinstance(judgement.tested, NobodyBestTest) and not judgement.waits:
             firsts = sorted(judgement.tested.firsts.items(), key=lambda first: -first[1])
             words = ", ".join(f"{row} {count}" for row, count in firsts if count)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line, unknown
+from crosswind.core.errors import DataError, InputError, counted, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
@@ -310,7 +310,7 @@ def _doubt(spellings: Spellings) -> str:
     values = " and ".join(shown_apart(doubts[0]))
     more_pairs = ""
     if len(doubts) > 1:
-        more_pairs = f", and {len(doubts) - 1} more such pairs"
+        more_pairs = f", and {counted(len(doubts) - 1, 'more such pair')}"
     return (
         f"{values} may be one value{more_pairs}: say so by same, or by distinct that they are not"
     )
