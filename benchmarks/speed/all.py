@@ -251,7 +251,7 @@ PROGRAMS = (
                 },
             ),
             Pattern(
-                rf"^(?P<m>[\w-]+)\s+\d+\s+[\d.]+ us(?:\s+[\d.]+ \([^)]*\)){{4}}\s+{VALUE} {RANGE}",
+                rf"^(?P<m>[\w-]+)\s+\d+\s+[\d.]+ us(?:\s+(?:[\d.]+ \([^)]*\)|-)){{4}}\s+{VALUE} {RANGE}",
                 "{m}, three models over their passes",
                 "x the time",
                 goal=1.15,
