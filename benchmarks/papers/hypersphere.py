@@ -28,9 +28,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.papers.hypersphere_design import Design, Fit, Found, measured, taus, trained
 from benchmarks.papers.hypersphere_table import COARSEST, PICTURE, RESULTS, picture, tables
-
-from crosswind.training.hypersphere import Design, Fit, Found, measured, taus, trained
 
 COARSE = Design(distances=COARSEST)
 """Every third of the published distances, for what stands beside the main setting."""

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.speed.neighbour_votes import neighbour_labels, neighbour_transform
 from PIL import Image
 from torch import Tensor, nn
 from torchvision import transforms
@@ -45,7 +46,6 @@ from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.memory import keep_freed_memory
-from crosswind.training.neighbour_votes import neighbour_labels, neighbour_transform
 from crosswind.training.predicting import evaluation_mode, predict
 from crosswind.training.settings import TrainingSettings
 

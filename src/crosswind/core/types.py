@@ -46,7 +46,8 @@ class InputColumn:
     """A column of a table that is an input of a model: a number as it is, or for a category one
     input a value, 1 where a row has it.
 
-    `values`: those of the category in the order of its inputs, None for a number.
+    `name`: the column's. `values`: those of the category in the order of its inputs, None for a
+    number.
     """
 
     name: str

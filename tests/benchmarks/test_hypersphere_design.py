@@ -5,12 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import kstest, ncx2, norm
-
-from crosswind.core.errors import InputError
-from crosswind.core.seeds import stream
-from crosswind.training import hypersphere
-from crosswind.training.hypersphere import (
+from benchmarks.papers import hypersphere_design as hypersphere
+from benchmarks.papers.hypersphere_design import (
     Design,
     Fit,
     atc_estimate,
@@ -28,6 +24,10 @@ from crosswind.training.hypersphere import (
     taus,
     trained,
 )
+from scipy.stats import kstest, ncx2, norm
+
+from crosswind.core.errors import InputError
+from crosswind.core.seeds import stream
 from crosswind.training.many_networks import Stack
 
 SMALL = Design(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from benchmarks.speed.neighbour_votes import label_counts, neighbour_labels, neighbour_transform
 from tests.training.test_batchnorm_folding import worn
 from tests.training.world import DATA, rows_of
 from torch import Tensor, nn
@@ -21,7 +22,6 @@ from crosswind.methods.base import Method, Output
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import EvaluationRows
-from crosswind.training.neighbour_votes import label_counts, neighbour_labels, neighbour_transform
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS
 
