@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 import crosswind
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.studies import plan as planning
 from crosswind.studies.obstacles import count_runs
 from crosswind.studies.plan import make_plan, plan_of
 from crosswind.studies.spec import load_study, study_from
@@ -153,3 +155,35 @@ def test_a_file_that_is_no_study_is_refused_alone(
     assert _status(["plan", str(file)]) == 2
     assert capsys.readouterr().out == ""
     assert issubclass(InputError, CrosswindError)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "split_seeds", "field"), [(70_000, 10, "seeds"), (600, 1_000, "split_seeds")]
+)
+def test_more_runs_than_a_plan_holds_are_refused_before_any_is_made(
+    seeds: int,
+    split_seeds: int,
+    field: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """70,000 seeds of a few hundred combinations took 22 GiB, and the kernel killed the program."""
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": "s", **STUDY, "seeds": seeds, "split_seeds": split_seeds})
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert _status(["plan", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {field}: {seeds:,} seeds x {split_seeds:,} split seeds x 2 ")
+    assert f"are {2 * seeds * split_seeds:,} runs, and a plan holds 1,000,000; lower" in message
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+def test_a_plan_holds_as_many_runs_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_runs = len(plan_of("demo", "tiny").runs)
+    monkeypatch.setattr(planning, "MOST_RUNS", n_runs)
+    assert len(plan_of("demo", "tiny").runs) == n_runs
+    monkeypatch.setattr(planning, "MOST_RUNS", n_runs - 1)
+    with pytest.raises(InputError, match=f"{n_runs:,} runs, and a plan holds"):
+        plan_of("demo", "tiny")

@@ -19,7 +19,7 @@ import numpy as np
 
 from crosswind.core import html
 from crosswind.core.collection import no_collection
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, counted, unknown
 from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import ROWS, InputSpec, Job
 from crosswind.data.dataset import AttributedDataset
@@ -54,7 +54,7 @@ from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.halving import rungs_of
 from crosswind.studies.job_specs import FitSpec
 from crosswind.studies.observed_ties import match_observed
-from crosswind.studies.obstacles import Obstacles
+from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.pooled_claims import check_pooled_claims
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
@@ -77,6 +77,9 @@ UNHASHED = (
 )
 """What a plan says of a data set that a program made itself."""
 
+MOST_RUNS = 1_000_000
+"""Runs of one plan, of about 2.5 kB each in memory and 0.1 ms of a processor: ten times those of the
+largest study that was published."""
 UNEVEN = 2
 """How many times the rows of its smallest cell the largest cell of a test set may have before a plan
 warns that units made it so."""
@@ -152,9 +155,25 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     import_named()  # a score's key names the metrics
     with no_collection():
         planner = _Planner(study, folder)
+        _check_size(study)
         for point, split_seed in product(points_of(study), study.split_seed_list):
             planner.add_point(point, split_seed)
         return planner.plan()
+
+
+def _check_size(study: Study) -> None:
+    """Refuse a study of more runs than a plan holds, before any of them is made."""
+    n_runs = count_runs(study)
+    if n_runs <= MOST_RUNS:
+        return
+    seeds, split_seeds = len(study.seed_list), len(study.split_seed_list)
+    repeats = "split_seeds" if split_seeds > seeds else "seeds"
+    problem = (
+        f"{counted(seeds, 'seed')} x {counted(split_seeds, 'split seed')} x"
+        f" {n_runs // (seeds * split_seeds):,} combinations of the other axes are {n_runs:,} runs,"
+        f" and a plan holds {MOST_RUNS:,}; lower them, or divide the study"
+    )
+    raise InputError(repeats, problem)
 
 
 class _Planner:
