@@ -346,7 +346,7 @@ PROGRAMS = (
                 goal=200,
             ),
         ),
-        ("--files", "4000"),
+        ("--files", "5200"),
     ),
     Program(
         "decoded_files",

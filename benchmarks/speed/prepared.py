@@ -200,7 +200,9 @@ def batches(source: ImageFolder, small: Path, rounds: int, number: int) -> None:
         )
 
     for turn in range(rounds + 1):
-        order = draw.permutation(copy.n_base)[: number * BATCH].reshape(-1, BATCH)
+        order = draw.permutation(copy.n_base)[: min(number, copy.n_base // BATCH) * BATCH].reshape(
+            -1, BATCH
+        )
         for rows in order:
             copy.inputs(rows)
         one = {"memory": rate(tensors(copy, order), len(order), time.process_time)}
