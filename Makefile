@@ -71,7 +71,7 @@ release-check: setup ## build wheel and sdist, check them, and use the wheel in 
 	$(BIN)/python -m tools.release_check $(RELEASE_ARGS)
 
 verify: setup ## the long drills
-	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m verify $(SPREAD) --durations=20 $(PYTEST_ARGS)
 
 format: setup ## format the code and apply ruff's safe fixes
 	$(BIN)/ruff check --fix --quiet . || true

@@ -309,8 +309,9 @@ threading.Timer(float(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL)
 prepare(Toy(root={str(root)!r}), originals={str(originals)!r}, store={store!r}, workers=2)
 os._exit(0)
 """
-    for _ in range(100):
-        seconds = chance.uniform(0, 0.2)
+    for attempt in range(100):
+        # Longer from try to try: on a busy machine no preparation ends within 0.2 seconds.
+        seconds = chance.uniform(0, 0.2 * (1 + attempt / 5))
         done = subprocess.run(
             [sys.executable, "-c", code, str(seconds)],
             env=toys.ENVIRONMENT,
