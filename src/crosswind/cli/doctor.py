@@ -7,7 +7,6 @@ folder is `~`.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import re
@@ -59,15 +58,14 @@ def installation(root: str | None = None) -> dict[str, Any]:
 
     What cannot be looked at is said in words in its place; nothing here raises.
     """
+    from importlib.metadata import entry_points
+
     from crosswind import __version__
     from crosswind.core.processor import processor_name, usable_cores, vector_level
 
     versions = {"crosswind": __version__, "python": platform.python_version()}
     versions |= {name: installed_version(name) or "not installed" for name in LIBRARIES}
-    plugins = sorted(
-        f"{point.name} = {point.value}"
-        for point in importlib.metadata.entry_points(group="crosswind")
-    )
+    plugins = sorted(f"{point.name} = {point.value}" for point in entry_points(group="crosswind"))
     variables = {name: os.environ[name] for name in SHOWN_VARIABLES if name in os.environ}
     vectors = vector_level() or "unknown"
     return {
