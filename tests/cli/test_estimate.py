@@ -476,7 +476,7 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ),
         (
             file("odd"),
-            "the card odd.yaml has 'colour' (valid: model, settings, classes, size, channels, width, texts)",
+            "the card odd.yaml has 'colour' (valid: model, settings, classes, size, channels, width, columns, texts)",
         ),
         (
             file("lone"),

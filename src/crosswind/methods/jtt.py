@@ -139,9 +139,7 @@ class JTT(Method):
         if 0 < n_wrong < n_rows:
             return []
         if n_wrong:
-            which = "every"
-            remedy = "raise `fit_at` or `first`, or have an estimator fit its rows closer"
+            which, remedy = "every", "raise `fit_at` or `first`"
         else:
-            which = "no"
-            remedy = "lower `fit_at` or `first`, or have an estimator fit its rows less closely"
+            which, remedy = "no", "lower `fit_at` or `first`"
         return [f"the first network got {which} training row wrong, so this run is ERM; {remedy}"]
