@@ -13,6 +13,7 @@ import yaml
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.data.table_inputs import input_array
 
 FEW = {"estimators": ["atc-mc"], "pool_rows": 0, "label": "ill"}
 SITES = ["1", "2", "3"]
@@ -115,6 +116,15 @@ def test_a_value_that_training_had_not_counts_as_missing_and_is_told(
     np.testing.assert_array_equal(answers, trained.predict_proba(missing))
     estimates = cw.estimate(saved, odd, KNOWN, **FEW)
     assert any(note.startswith(f"In {n} of 400 rows of the frame") for note in estimates.notes)
+
+
+def test_a_category_without_a_value_in_training_reads_nothing() -> None:
+    empty = KNOWN.with_columns(polars.lit(None, dtype=polars.String).alias("sex"))
+    columns = cw.from_frame(empty, label="ill", **INPUTS).input_columns
+    assert columns[1].values == ()
+    inputs, notes = input_array(NEW, columns, "new.csv")
+    assert inputs.shape == (400, 6)
+    assert notes[0].startswith("In 400 of 400 rows of new.csv 'sex' has a value that the model was")
 
 
 def test_tables_that_do_not_fit_are_one_sentence(saved: str) -> None:

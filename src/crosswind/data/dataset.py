@@ -47,8 +47,8 @@ class AttributedDataset:
     about, "" for all rows. `distinct`: the attributes whose values are known to be different ones,
     whatever they look like; None: all, since a program named them. `unit_doubts`: units that may be
     one. `input_columns`: the columns of a table that are the inputs, in their order; () where inputs
-    are no columns. A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under
-    value v. `cache` holds what later stages compute from this data set.
+    are no columns. A derived attribute of V values gives n x V virtual rows: row b * V + v is base
+    row b under value v. `cache` holds what later stages compute from this data set.
 
     Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for
     repeated ids.

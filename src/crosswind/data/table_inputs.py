@@ -248,7 +248,8 @@ def _one_hot(
     if not unknown_rows.size:
         return hot, None
     first = int(unknown_rows[0])
-    if not rows.size:
+    # Where training had no value at all, every value is as unknown as a missing one.
+    if values and not rows.size:
         problem = (
             f"{path}, column {column.name!r}, row {first + 1}: {shown(texts[first])} is none of the"
             f" values that the model was trained on, and no other row has one; write them as there:"

@@ -162,8 +162,8 @@ def column_card(columns: Sequence[InputColumn]) -> dict[str, Any]:
 
 
 def columns_of_card(card: Mapping[str, Any], file: str) -> ModelColumns:
-    """The columns of a table that the card of a network of numbers names. `file`: what errors call the
-    file of weights. Raises `InputError`."""
+    """The columns of a table that the card of a network of numbers names. `file`: what errors call
+    the file of weights. Raises `InputError`."""
     width = card.get("width")
     on_card = card.get("columns")
     if on_card is None:
