@@ -236,3 +236,10 @@ def test_a_cost_that_would_have_been_told_is_at_most_all_points(spread: float, w
         finding for finding in findings if finding.kind == "cost" and finding.metric == "accuracy"
     )
     assert re.search(words, power_words(finding)), power_words(finding)
+
+
+def test_a_single_run_has_no_interval() -> None:
+    means = {("none", "erm"): 0.75, ("SC", "erm"): 0.72}
+    (answer,) = answers(scored_rows(means, n=1, spread=0.0))
+    assert "3 points fewer than without the tie, of a single run, which may be chance" in answer
+    assert "[" not in answer

@@ -321,7 +321,7 @@ def _how_judged(findings: Findings) -> str:
     """How a comparison is made and what its numbers are, in plain words."""
     first = findings.items[0]
     by = ""
-    if first.multiplicity in ADJUST:
+    if first.multiplicity in ADJUST and first.family:
         by = f" after {ADJUST[first.multiplicity][0]}'s correction for all {first.family} of them"
     return (
         "Every comparison is a mean difference between runs of the same seeds, in percentage points."

@@ -270,9 +270,11 @@ def _answer(tie: _TiedShift, reference: str, entry: Entry, costs: Mapping[str, F
 def _cost_words(cost: Finding) -> str:
     """How many points fewer or more than without the tie, or that it cannot be told."""
     mean = cost.difference.mean
-    low, high = cost.interval or (0.0, 0.0)
     points, side = _points(abs(mean)), "fewer" if mean < 0 else "more"
     unit = "point" if points == "1" else "points"
+    if cost.interval is None:
+        return f"{points} {unit} {side} than without the tie, of a single run, which may be chance"
+    low, high = cost.interval
     if cost.told:
         ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))
         return f"{points} {unit} [{ends}] {side} than without the tie"
