@@ -25,6 +25,7 @@ from tests.drills import rounds
 from tests.plugins import command, crosswind, environment, install
 
 import crosswind as cw
+from crosswind.core.errors import counted
 from crosswind.storage.store import Store
 
 STUDY: dict[str, Any] = {
@@ -302,7 +303,7 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     again = crosswind("run", study, "--workers", "2", "--out", out, path=path)
     by_machine = len({"memory", "tensor", "die"} & set(kinds))
     assert again.returncode == (1 if set(kinds) - {"nan"} else 0)
-    assert f"{by_machine} runs in" in again.stdout
+    assert f"{counted(by_machine, 'run')} in" in again.stdout
     kept(before, ended(out))
 
 
