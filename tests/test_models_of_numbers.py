@@ -239,7 +239,14 @@ def refusals(tmp_path: Path) -> list[tuple[Any, Any, Any, dict[str, Any], str]]:
             {},
             "two.onnx, input 'age', takes whole numbers (tensor(int64)), and",
         ),
-        (texts, NEW, KNOWN, {}, "model: texts.onnx reads texts in 'site' of its 3 columns, and"),
+        (
+            texts,
+            NEW.assign(site=None),
+            KNOWN,
+            {},
+            "data, column 'site', row 1: no text, and texts.onnx reads one there; fill it or leave"
+            " out 200 such rows",
+        ),
         (
             names,
             renamed,

@@ -352,7 +352,11 @@ def test_one_seed_tells_nothing() -> None:
     findings = found(rows({key: values[:1] for key, values in scores().items()}))
     assert findings is not None
     assert not any(comparison.told for comparison in findings.items)
-    assert "1 seed" in findings.intro
+    assert findings.intro.startswith(
+        "Findings of s (1 seed; points are percentage points; no p and no interval: a comparison"
+        " needs runs of two seeds)."
+    )
+    assert " over 0" not in findings.to_text()
 
 
 def test_a_terminal_shows_few_lines_of_80_columns() -> None:

@@ -47,11 +47,17 @@ class InputColumn:
     input a value, 1 where a row has it.
 
     `name`: the column's. `values`: those of the category in the order of its inputs, None for a
-    number.
+    number. `coded`: whether a category is a single input instead, the position of the row's value.
     """
 
     name: str
     values: tuple[str, ...] | None = None
+    coded: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many inputs it is."""
+        return 1 if self.values is None or self.coded else len(self.values)
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,48 @@ def input_array(
     return np.ascontiguousarray(np.concatenate(inputs, axis=1), dtype=np.float32), tuple(notes)
 
 
+def coded_texts(
+    rows: DataFrame, name: str, path: str, reader: str
+) -> tuple[InputColumn, NDArray[np.float32]]:
+    """A column of texts as positions, float32 [n, 1], in its different texts, which stand as the
+    table has them. `reader`: what errors call the model that reads texts there.
+
+    Raises `DataError` for a row without a text, and for a column of lists, bytes or objects.
+    """
+    import polars
+
+    column = rows.get_column(name)
+    _check_scalars(column, path)
+    texts = column.cast(polars.String, strict=False)
+    empty_rows = texts.is_null().arg_true()
+    if len(empty_rows):
+        problem = (
+            f"{path}, column {name!r}, row {empty_rows[0] + 1}: no text, and {reader} reads one"
+            f" there; fill it or leave out {counted(len(empty_rows), 'such row')}"
+        )
+        raise DataError(problem)
+    values = texts.unique(maintain_order=True)
+    # Numbers to 2^24 are exact in float32, which is more rows than a table of texts has.
+    order = {text: position for position, text in enumerate(values.to_list())}
+    codes = np.array([[order[text]] for text in texts.to_list()], dtype=np.float32)
+    return InputColumn(name, tuple(order), coded=True), codes.reshape(-1, 1)
+
+
+def truths_as_numbers(rows: DataFrame, name: str) -> DataFrame:
+    """The rows with a column of the words true and false as 1 and 0; with any other column as they
+    are."""
+    import polars
+
+    column = rows.get_column(name)
+    if column.dtype != polars.String:
+        return rows
+    words = column.str.strip_chars().str.to_lowercase()
+    words = words.set(words.is_in(list(MISSING)), None)
+    if words.null_count() == len(words) or not words.is_in(["true", "false"]).all():
+        return rows
+    return rows.with_columns((words == "true").cast(polars.Int8).alias(name))
+
+
 def _category_values(column: Series, path: str) -> tuple[str, ...]:
     """The values of a column that is an input by its categories, in the order of their text."""
     values = _category_texts(column, path).drop_nulls().unique().sort().to_list()
@@ -225,13 +267,19 @@ def _category_texts(column: Series, path: str) -> Series:
     column of lists, bytes or objects."""
     import polars
 
+    _check_scalars(column, path)
+    texts = column.cast(polars.String, strict=False).str.strip_chars()
+    return texts.set(polars.Series(lacks_value(column)), None)
+
+
+def _check_scalars(column: Series, path: str) -> None:
+    import polars
+
     if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
         raise DataError(
             f"{path}, column {column.name!r} holds {str(column.dtype).lower()} values, and a"
             " category needs text, numbers or true/false"
         )
-    texts = column.cast(polars.String, strict=False).str.strip_chars()
-    return texts.set(polars.Series(lacks_value(column)), None)
 
 
 def _one_hot(

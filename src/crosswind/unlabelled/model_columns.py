@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
 from crosswind.data.table_inputs import numbers_of
 from crosswind.data.tabular import has_column
+from crosswind.models.given.onnx_values import exported_name
 from crosswind.proposals.columns import LABELS
 
 if TYPE_CHECKING:
@@ -28,15 +28,17 @@ class ModelColumns:
 
     `model`: what errors call it. `count`: how many columns it reads, None where it takes any.
     `names`: None where neither the model nor its labelled rows name them. `categories`: of each
-    column the values of its category, None for one of numbers; () where all are numbers. `chosen`:
-    those that a person names, which count before all else. `label`: the column of labels, which is
-    never read.
+    column the values of its category, None for one of numbers; () where all are numbers. `texts`:
+    of a network with an input for each of `names` those that it takes as the texts that stand in a
+    table, None of any other model. `chosen`: those that a person names, which count before all
+    else. `label`: the column of labels, which is never read.
     """
 
     model: str
     count: int | None = None
     names: tuple[str, ...] | None = None
     categories: tuple[tuple[str, ...] | None, ...] = ()
+    texts: tuple[str, ...] | None = None
     chosen: tuple[str, ...] | None = None
     label: str | None = None
 
@@ -108,7 +110,7 @@ class ModelColumns:
 
     @property
     def _what(self) -> str:
-        return "columns" if any(self.categories) else "numbers"
+        return "columns" if self.texts or any(self.categories) else "numbers"
 
     def _all_numbers(self, frame: DataFrame, table: str, field: str) -> list[str]:
         """All columns of numbers but the label, where there are as many as the model reads."""
@@ -180,18 +182,11 @@ def columns_of_card(card: Mapping[str, Any], file: str) -> ModelColumns:
     for name, kind in on_card.items():
         values = None if kind == NUMBER else tuple(str(value) for value in kind)
         columns.append(InputColumn(str(name), values))
-    n_inputs = sum(1 if column.values is None else len(column.values) for column in columns)
+    n_inputs = sum(column.width for column in columns)
     if n_inputs != width:
         problem = f"the card of {file} has columns of {n_inputs} inputs, and the width {width}"
         raise InputError("model", problem)
     return ModelColumns.trained(file, columns)
-
-
-def exported_name(name: str) -> str:
-    """A column's name as converters to ONNX write it: letters, digits and underscores, of which the
-    first is no digit."""
-    plain = re.sub(r"\W", "_", name)
-    return f"_{plain}" if plain[:1].isdigit() else plain
 
 
 def _alike(name: str, columns: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, counted, shown
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec, Predictions
@@ -31,7 +31,6 @@ from crosswind.unlabelled.model_columns import (
     ModelColumns,
     columns_of_card,
     fitted_columns,
-    listed_columns,
 )
 
 if TYPE_CHECKING:
@@ -237,19 +236,12 @@ def _as_logits(predictions: Predictions) -> Predictions:
 def _onnx_input(
     name: str, graph_inputs: Sequence[Any], settings: Mapping[str, Any]
 ) -> tuple[InputSpec | None, ModelColumns]:
-    """The images or numbers that a network takes, where it says so, and its columns of a table.
-    Raises `InputError` for columns of texts."""
+    """The images or numbers that a network takes, where it says so, and its columns of a table."""
     columns = ModelColumns(name)
     shape = graph_inputs[0].shape
     if (names := column_names(graph_inputs)) is not None:
-        if texts := text_columns(graph_inputs):
-            problem = (
-                f"{name} reads texts in {listed_columns(texts)} of its"
-                f" {counted(len(names), 'column')}, and numbers alone can be given to it; give"
-                " cw.estimate a function that asks it, or a table of its scores (predictions)"
-            )
-            raise InputError("model", problem)
-        return InputSpec.features(len(names)), replace(columns, count=len(names), names=names)
+        columns = replace(columns, count=len(names), names=names, texts=text_columns(graph_inputs))
+        return InputSpec.features(len(names)), columns
     if not all(isinstance(side, int) for side in shape[1:]) or len(graph_inputs) > 1:
         return None, columns
     if len(shape) == 2 and graph_inputs[0].type != "tensor(string)":

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
-from crosswind.core.types import InputSpec
+from crosswind.core.types import InputColumn, InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.columns import of_columns, with_inputs
-from crosswind.data.table_inputs import input_array, numbers_of
+from crosswind.data.table_inputs import coded_texts, input_array, numbers_of, truths_as_numbers
 from crosswind.data.tabular import frame_of
 from crosswind.unlabelled.model_columns import ModelColumns
 
@@ -75,11 +76,40 @@ def number_table(
         attributes = frame.select(label)
         columns = replace(columns, label=label)
     names = columns.of(frame, name, field)
-    inputs, notes = input_array(frame, columns.inputs(names), name)
+    input_columns: tuple[InputColumn, ...] = ()
+    if columns.texts is not None:
+        input_columns, inputs = _column_inputs(frame, names, columns, columns.texts, name)
+        notes: tuple[str, ...] = ()
+    else:
+        inputs, notes = input_array(frame, columns.inputs(names), name)
     rows = of_columns(attributes, field, name, None, None, ())
     dataset = with_inputs(rows, field, inputs, InputSpec.features(inputs.shape[1]))
+    dataset = replace(dataset, input_columns=input_columns)
     unread = [column for column in frame.columns if column not in (*names, columns.label)]
     return NumberTable(dataset, tuple(names), tuple(unread), notes)
+
+
+def _column_inputs(
+    frame: DataFrame,
+    names: Sequence[str],
+    columns: ModelColumns,
+    text_names: Sequence[str],
+    table: str,
+) -> tuple[tuple[InputColumn, ...], NDArray[np.float32]]:
+    """The inputs, float32 [n, columns], of a network with an input a column, of which some take
+    texts."""
+    input_columns = []
+    arrays = []
+    for name, model_name in zip(names, columns.names or (), strict=True):
+        if model_name in text_names:
+            column, array = coded_texts(frame, name, table, columns.model)
+        else:
+            column = InputColumn(name)
+            array, _ = input_array(truths_as_numbers(frame, name), [column], table)
+        # The network finds its columns by its own names, in whatever order they were chosen.
+        input_columns.append(replace(column, name=model_name))
+        arrays.append(array)
+    return tuple(input_columns), np.concatenate(arrays, axis=1)
 
 
 def table_of_memory(

@@ -43,7 +43,7 @@ class Onnx(Outside):
     Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's
     labels and probabilities the probabilities are read. `scale` and `layout` are of images;
     features are given as numbers [n, width], or each column to an input of its own where the
-    network has as many, and texts as strings [n]. Numbers are of the kind that the network takes,
+    network has as many, a category as its text; texts are given as strings [n]. Numbers are of the kind that the network takes,
     and a batch of a fixed size is filled with its last row. It runs on the processor with one
     thread.
     """
@@ -101,7 +101,7 @@ class Onnx(Outside):
                 check_sides(scaled.shape, graph_inputs[0].shape, self.layout, name)
                 batches = named_inputs(scaled, graph_inputs, self.scale, name)
             else:
-                batches = named_inputs(x, graph_inputs, None, name)
+                batches = named_inputs(x, graph_inputs, None, name, dataset.input_columns)
             if fixed is not None:
                 batches = {key: filled(batch, fixed) for key, batch in batches.items()}
             try:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, shown
+from crosswind.core.types import InputColumn
 
 _KINDS: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
@@ -22,6 +23,7 @@ _KINDS: dict[str, type[np.generic]] = {
     "tensor(uint16)": np.uint16,
     "tensor(int32)": np.int32,
     "tensor(int64)": np.int64,
+    "tensor(bool)": np.bool_,
 }
 """From how ONNX Runtime names the kind of an input to numpy's; others, as texts, are given as they
 are."""
@@ -41,6 +43,10 @@ def as_input(x: NDArray[Any], kind: str, scale: str | None, name: str) -> NDArra
         )
     if wanted_kind is None or x.dtype == object:
         return x
+    if wanted_kind is np.bool_:
+        others = x[(x != 0) & (x != 1)]  # one that is missing is neither
+        if others.size:
+            raise DataError(f"{name} takes true or false ({kind}), and {others[0]:g} is neither")
     if np.issubdtype(wanted_kind, np.integer) and not np.issubdtype(x.dtype, np.integer):
         if scale is not None:
             raise DataError(
@@ -66,21 +72,38 @@ def column_names(graph_inputs: Sequence[Any]) -> tuple[str, ...] | None:
     return tuple(entry.name for entry in graph_inputs)
 
 
-def text_columns(graph_inputs: Sequence[Any]) -> list[str]:
+def exported_name(name: str) -> str:
+    """A column's name as converters to ONNX write it: letters, digits and underscores, of which the
+    first is no digit."""
+    plain = re.sub(r"\W", "_", name)
+    return f"_{plain}" if plain[:1].isdigit() else plain
+
+
+def text_columns(graph_inputs: Sequence[Any]) -> tuple[str, ...]:
     """The names of the inputs that are texts."""
-    return [entry.name for entry in graph_inputs if entry.type == "tensor(string)"]
+    return tuple(entry.name for entry in graph_inputs if entry.type == "tensor(string)")
 
 
 def named_inputs(
-    x: NDArray[Any], graph_inputs: Sequence[Any], scale: str | None, name: str
+    x: NDArray[Any],
+    graph_inputs: Sequence[Any],
+    scale: str | None,
+    name: str,
+    columns: Sequence[InputColumn] = (),
 ) -> dict[str, NDArray[Any]]:
     """A batch under the names of the network's inputs: whole where it has one, a column each where
-    it has as many as the rows have numbers. Raises `DataError`."""
+    it has as many as the rows have numbers.
+
+    `columns`: of the table that the rows are of, () where it has none. A category reaches its
+    input as text, or as the number that its text is. Raises `DataError`.
+    """
     first = graph_inputs[0]
     if len(graph_inputs) == 1:
         is_column = x.dtype == object and list(first.shape[1:]) == [1]
         return {first.name: as_input(x[:, None] if is_column else x, first.type, scale, name)}
     names = [entry.name for entry in graph_inputs]
+    if columns and column_names(graph_inputs) is not None and len(columns) == len(names):
+        return _by_column(x, graph_inputs, columns, name)
     if column_names(graph_inputs) is None or x.ndim != 2 or x.shape[1] != len(names):
         form = "texts" if x.dtype == object else "x".join(map(str, x.shape[1:]))
         raise DataError(
@@ -92,6 +115,65 @@ def named_inputs(
         column = x[:, position : position + 1]
         by_name[entry.name] = as_input(column, entry.type, scale, f"{name}, input {entry.name!r},")
     return by_name
+
+
+def _by_column(
+    x: NDArray[Any], graph_inputs: Sequence[Any], columns: Sequence[InputColumn], name: str
+) -> dict[str, NDArray[Any]]:
+    """A batch of a table's rows under the names of the network's inputs, by the names of the
+    columns where all inputs have one of them, else in their order."""
+    starts = np.cumsum([0, *(column.width for column in columns)])
+    positions = {exported_name(column.name): code for code, column in enumerate(columns)}
+    by_order = {exported_name(entry.name) for entry in graph_inputs} != set(positions)
+    by_name = {}
+    for order, entry in enumerate(graph_inputs):
+        position = order if by_order else positions[exported_name(entry.name)]
+        column = columns[position]
+        inputs = x[:, starts[position] : starts[position + 1]]
+        input_name = f"{name}, input {entry.name!r},"
+        if column.values is not None:
+            inputs = _texts_of(inputs, column, input_name)
+            if entry.type != "tensor(string)":
+                inputs = _numbers_of(inputs, column, entry.type, input_name)
+        by_name[entry.name] = as_input(inputs, entry.type, None, input_name)
+    return by_name
+
+
+def _texts_of(inputs: NDArray[Any], column: InputColumn, name: str) -> NDArray[np.object_]:
+    """The values of a category, an object array [n, 1]. Raises `DataError` for a row that has
+    none."""
+    values = np.array([*(column.values or ()), ""], dtype=object)
+    if column.coded:
+        codes = np.nan_to_num(inputs[:, 0], nan=-1).astype(np.int64)
+        has_value = (codes == inputs[:, 0]) & (codes >= 0) & (codes < len(values) - 1)
+    else:
+        codes = inputs.argmax(axis=1)
+        has_value = (inputs.sum(axis=1) == 1) & (inputs.max(axis=1, initial=0) == 1)
+    if not has_value.all():
+        problem = (
+            f"{name} needs a value, and a row here has none of column {column.name!r}; leave such"
+            " rows out, or fill them"
+        )
+        raise DataError(problem)
+    return values[codes][:, None]
+
+
+def _numbers_of(
+    texts: NDArray[np.object_], column: InputColumn, kind: str, name: str
+) -> NDArray[np.float64]:
+    """The numbers that the values of a category are, 1 and 0 for true and false. Raises `DataError`
+    for another text."""
+    truths = {"true": "1", "false": "0"}
+    words = [truths.get(text.lower(), text) for text in texts[:, 0]]
+    try:
+        return np.array(words, dtype=np.float64)[:, None]
+    except ValueError:
+        problem = (
+            f"{name} takes numbers ({kind}), and column {column.name!r} holds"
+            f" {shown(str(texts[0, 0]))}; order the columns as the network has its inputs, or give"
+            " them its names"
+        )
+        raise DataError(problem) from None
 
 
 def layout_of(shape: Sequence[Any]) -> str | None:

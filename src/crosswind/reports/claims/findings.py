@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crosswind.core.errors import plain
+from crosswind.core.errors import counted, plain
 from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import ADJUST, percent
@@ -182,18 +182,24 @@ def _intro(
 ) -> str:
     first = findings[0]
     seeds = _counted_seeds(findings)
-    judged_by = f"p < 0.05{_by(first.multiplicity, first.family, ' comparisons')}"
-    interval = f"[{percent(first.level)} interval, which excludes 0 where p says so]"
+    if first.family:
+        family_words = _by(first.multiplicity, counted(first.family, "comparison"))
+        judged_by = (
+            f"p < 0.05{family_words};"
+            f" [{percent(first.level)} interval, which excludes 0 where p says so]"
+        )
+    else:
+        judged_by = "no p and no interval: a comparison needs runs of two seeds"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
     missing = f" {waiting:,} of {len(runs):,} runs are not done." if waiting else ""
     oracle = " The rule that chooses the step is an ORACLE." if setting.rule in ORACLES else ""
     apart = ""
     if claims:
-        by = _by(claims[0].multiplicity, claims[0].family)
+        by = _by(claims[0].multiplicity, f"{claims[0].family:,}")
         apart = f" Claims are a family of their own: p{by}; [{percent(claims[0].level)} interval]."
     return (
-        f"Findings of {setting.study} ({seeds}; points are percentage points; {judged_by};"
-        f" {interval}).{apart}{missing}{oracle}"
+        f"Findings of {setting.study} ({seeds}; points are percentage points; {judged_by})."
+        f"{apart}{missing}{oracle}"
     )
 
 
@@ -207,11 +213,11 @@ def _counted_seeds(findings: Sequence[Finding]) -> str:
     return f"{number} seeds" if highest > 1 else f"{number} seed"
 
 
-def _by(multiplicity: str, family: int, unit_words: str = "") -> str:
+def _by(multiplicity: str, family_words: str) -> str:
     """The correction of p, and for how many comparisons."""
     if multiplicity not in ADJUST:
         return ", each alone"
-    return f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
+    return f" by {ADJUST[multiplicity][0]} over {family_words}"
 
 
 _Part = tuple[str, list[str], list[Finding]]
@@ -235,7 +241,7 @@ def _parts(
         yield CLAIMS, sentences, []
     if about_equal:
         n_tests = sum(finding.adjusted_equal is not None for finding in findings)
-        by = f"p < 0.05{_by(about_equal[0].multiplicity, n_tests)}"
+        by = f"p < 0.05{_by(about_equal[0].multiplicity, f'{n_tests:,}')}"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
             [where(finding) + _equal(finding) for finding in about_equal],
@@ -442,7 +448,7 @@ def _changes(told_findings: Sequence[Finding], down: str, up: str) -> str:
         verb = down if mean < 0 else up
         unit = "" if phrases else "points "
         of_metric = "of accuracy" if finding.metric == HEADLINE.name else "in the worst group"
-        size = f"{_points(mean)} {unit}{of_metric} {_size_interval(finding)}"
+        size = f"{_points(mean)} {unit}{of_metric}{_size_interval(finding)}"
         if finding.about_equal:
             size += f", less than {_points(MARGIN, 0)},"
         phrases.append(size if verb == last_verb else f"{verb} {size}")
@@ -451,10 +457,12 @@ def _changes(told_findings: Sequence[Finding], down: str, up: str) -> str:
 
 
 def _size_interval(finding: Finding) -> str:
-    """The interval of how large a difference is, whatever its sign."""
-    sizes = sorted(abs(end) for end in finding.interval or (0.0, 0.0))
+    """The interval of how large a difference is, whatever its sign, after a space; "" without."""
+    if finding.interval is None:
+        return ""
+    sizes = sorted(abs(end) for end in finding.interval)
     low, high = (end_in_points(size, finding.about_equal) for size in sizes)
-    return f"[{low}, {high}]"
+    return f" [{low}, {high}]"
 
 
 def _open(finding: Finding) -> str:

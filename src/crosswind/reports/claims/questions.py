@@ -326,12 +326,11 @@ def _what_helps(at_place: PlaceResults, findings: Sequence[Finding], shift: str)
         tried = ", ".join(dict.fromkeys(finding.method for finding in effects))
         return f" No method was told to help ({tried})."
     best = max(wins, key=lambda finding: (finding.metric == HEADLINE.name, finding.difference.mean))
-    ends = sorted(abs(end) * 100 for end in best.interval or (0.0, 0.0))
     of_what = "of accuracy" if best.metric == HEADLINE.name else "in the worst group"
-    return (
-        f" What helps: {best.method} wins {best.difference.mean * 100:.0f} points {of_what}"
-        f" [{ends[0]:.0f}, {ends[1]:.0f}]."
-    )
+    interval = ""
+    if best.interval is not None:  # of a gain that was told both ends are above 0
+        interval = f" [{', '.join(_points(end) for end in best.interval)}]"
+    return f" What helps: {best.method} wins {_points(best.difference.mean)} points {of_what}{interval}."
 
 
 def _worst_groups(entry: Entry) -> dict[str, float]:

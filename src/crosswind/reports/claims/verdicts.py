@@ -222,12 +222,14 @@ def star_words(verdicts: Verdicts, reference: str) -> tuple[str, str]:
     if first is None:
         return percent(LEVEL), ""
     level = percent(first.level)
-    corrected = first.multiplicity in ADJUST
-    by = (
-        f"by {ADJUST[first.multiplicity][0]} over the {first.family} comparisons of this rule"
-        if corrected
-        else "each alone"
-    )
+    if first.multiplicity not in ADJUST:
+        by = "each alone"
+    elif first.family == 1:
+        by = "the only comparison of this rule"
+    else:
+        by = (
+            f"by {ADJUST[first.multiplicity][0]} over the {first.family:,} comparisons of this rule"
+        )
     return (
         level,
         f"differs from {reference}: p < 0.05 {by}, so that the {level} interval excludes 0",
