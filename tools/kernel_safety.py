@@ -54,6 +54,8 @@ WRONG_BF16 = 0.1
 """Of a few terms of eight bits each; memory that was not written is far beyond it."""
 SUSPECTS, REPEATS = 10, 20
 """Cases before a death that are looked at, and how often each is then computed."""
+ONE_OF = ", none by itself, one of "
+"""In the outcome of a death, before the cases of which one has damaged the heap."""
 BATCHES, OUTPUTS = (1, 2, 8), (1, 4, 8, 17)
 
 Case = list[Any]
@@ -331,8 +333,8 @@ def _fourier(channels: int, kernel: int, side: int, batch: int) -> float:
 
 
 def outcomes(kind: str, cases: Sequence[Case], level: str) -> Iterator[tuple[Case, float | str]]:
-    """Each case with its error, or with how the child ended that computed it, and whether none of
-    the last ones dies by itself."""
+    """Each case with its error, or with how the child ended that computed it; where none of the
+    last ones dies by itself, with these too, in JSON."""
     rest = list(cases)
     while rest:
         answers = _through_a_child(kind, rest, level)
@@ -344,13 +346,21 @@ def outcomes(kind: str, cases: Sequence[Case], level: str) -> Iterator[tuple[Cas
                 (place for place in suspects if _dies_alone(kind, rest[place], level)), None
             )
             if culprit is None:
-                answers[last] = (rest[last], f"{answers[last][1]}, none by itself")
+                # Whether damage to the heap is noticed is chance: any of them may have done it.
+                last_cases = json.dumps([rest[place] for place in suspects])
+                answers[last] = (rest[last], f"{answers[last][1]}{ONE_OF}{last_cases}")
             else:
                 answers[culprit] = (rest[culprit], answers[last][1])
             if culprit is not None and culprit < last:
                 del answers[last]  # to be computed again
         yield from answers
         rest = rest[len(answers) :]
+
+
+def culprits(case: str, outcome: str) -> str:
+    """The case that a child died of, or the list of those of which one may be it, in JSON."""
+    _, _, suspects = outcome.partition(ONE_OF)
+    return suspects or case
 
 
 def _died(outcome: float | str) -> bool:
@@ -418,7 +428,7 @@ def table(record: dict[str, dict[str, float | str]]) -> list[dict[str, Any]]:
                 "kind": kind,
                 **counts,
                 "largest error": max(right, default=0.0),
-                "of": [*died, *wrong],
+                "of": [*(culprits(text, str(found[text])) for text in died), *wrong],
             }
         )
     return rows

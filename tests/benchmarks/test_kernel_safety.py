@@ -48,7 +48,10 @@ def check(rows: list[dict[str, Any]]) -> None:
             "low",
             "odd",
         ), "these may have a kernel larger than their input"
-        assert all(known(row["kind"], json.loads(case)) for case in row["of"]), row
+        for text in row["of"]:
+            case = json.loads(text)
+            suspects = case if isinstance(case[0], list) else [case]
+            assert any(known(row["kind"], suspect) for suspect in suspects), (text, row)
 
 
 def test_the_grid_is_that_of_the_record_s_words() -> None:
@@ -62,6 +65,32 @@ def test_the_grid_is_that_of_the_record_s_words() -> None:
         and drill.is_wrong("conv", [], 1e-3)
         and not drill.is_wrong("conv", [], 1e-6)
     )
+
+
+def test_a_death_that_no_case_has_by_itself_is_one_of_the_last_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The heap is damaged by one case and found out at a later one, or never."""
+    drill = program()
+    cases = [[2, 1, 3, 18, "last", 2, 4], [2, 3, 2, 9, "last", 1, 8], [2, 5, 2, 22, "last", 1, 8]]
+
+    def through_a_child(kind: str, cases: list[Any], level: str) -> list[tuple[Any, float | str]]:
+        if all(case == cases[0] for case in cases):
+            return [(case, 0.0) for case in cases]
+        return [*((case, 0.0) for case in cases[:2]), (cases[2], "died of signal 6")]
+
+    monkeypatch.setattr(drill, "_through_a_child", through_a_child)
+    outcomes = {
+        json.dumps(case): outcome for case, outcome in drill.outcomes("conv", cases, "avx2")
+    }
+    row = drill.table({"avx2/conv": outcomes})[0]
+    assert row["died"] == 1 and [json.loads(text) for text in row["of"]] == [cases[::-1]]
+    check([row])
+    with pytest.raises(AssertionError):  # of our own convolutions none is known to do it
+        check([{**row, "kind": "ours"}])
+    of_right_ones = drill.table({"avx2/conv": {json.dumps(cases[1]): "died of signal 6"}})
+    with pytest.raises(AssertionError):
+        check(of_right_ones)
 
 
 @pytest.mark.skipif(not RECORD.exists(), reason="not recorded yet")
