@@ -139,7 +139,7 @@ class JTT(Method):
         if 0 < n_wrong < n_rows:
             return []
         if n_wrong:
-            which, remedy = "every", "raise `fit_at` or `first`"
+            which, remedy = "every", "raise `fit_at` or `first`, or have an estimator fit closer"
         else:
-            which, remedy = "no", "lower `fit_at` or `first`"
+            which, remedy = "no", "lower `fit_at` or `first`, or have an estimator fit less closely"
         return [f"the first network got {which} training row wrong, so this run is ERM; {remedy}"]
