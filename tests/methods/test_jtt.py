@@ -214,7 +214,7 @@ def test_half_of_a_run_on_few_rows_leaves_no_error_set_and_the_default_does() ->
     assert int(trajectory.weights("last")["state/wrong"].sum()) == 0
     assert trajectory.warnings == [
         "jtt: the first network got no training row wrong, so this run is ERM; lower `fit_at` or"
-        " `first`"
+        " `first`, or have an estimator fit less closely"
     ]
     trajectory = run(JTT(), few, **settings)
     assert (
@@ -226,7 +226,7 @@ def test_an_error_set_of_all_rows_is_told_of() -> None:
     state = {"wrong": torch.tensor([True, True]), "answered": torch.tensor(True)}
     assert JTT().doubts(state) == [
         "the first network got every training row wrong, so this run is ERM; raise `fit_at` or"
-        " `first`"
+        " `first`, or have an estimator fit closer"
     ]
 
 
