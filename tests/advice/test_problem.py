@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from crosswind.advice.evidence import data_name, origin_of
 from crosswind.advice.problem import Problem, counts_of, problem_of_counts, simple_counts
 from crosswind.core.errors import InputError
 
@@ -72,3 +73,26 @@ def test_features_are_nine_numbers_of_like_size() -> None:
     features = problem.features
     assert len(features) == 9 and all(abs(value) <= 3 for value in features)
     assert "2 classes, 1,000 rows" in problem.in_words and "0.90" in problem.in_words
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("churn/train.csv", "churn-train/left"),
+        ("../loans/data/train.csv", "loans-data-train/left"),
+        ("/home/ada/loans/Train.parquet", "loans-Train/left"),
+        ("train.csv", "train/left"),
+        ("data/train.csv", "data-train/left"),
+        ("churn/patients.csv", "patients/left"),
+        ("tables/penguins.csv", "penguins/left"),
+    ],
+)
+def test_tables_of_one_common_name_are_two_data_sets(path: str, name: str) -> None:
+    """Two projects that each have a train.csv are two witnesses, not one."""
+    assert data_name({"source": "table", "options": {"path": path}}, "left") == name
+    assert origin_of(name) == name.removesuffix("/left")
+
+
+def test_a_source_without_a_file_is_called_by_its_name() -> None:
+    assert data_name({"source": "dsprites"}, "shape") == "dsprites/shape"
+    assert data_name({"source": "pacs"}, "pacs") == "pacs"

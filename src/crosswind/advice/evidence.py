@@ -42,6 +42,12 @@ PLAIN: Final = "erm"
 """The method that gains are counted from."""
 METRICS: Final = ("accuracy", "worst_group")
 """The scores that advice is about, on rows in which the attribute tells nothing."""
+COMMON_NAMES: Final = frozenset(
+    "all annotations attributes data dataset datasets features full images index info input inputs"
+    " labels list main meta metadata new raw rows sample samples split splits table tables target"
+    " test tmp train training validation val".split()
+)
+"""Names of files and folders that tell no data set from another."""
 COLUMNS: Final = {
     "study": "String",
     "data": "String",
@@ -306,10 +312,23 @@ def _cell_values(cell: str, names: Sequence[str]) -> dict[str, str]:
 
 def data_name(entry: Mapping[str, Any], label: str) -> str:
     """The name of a study's data set among those of all studies: `ORIGIN/LABEL`, or `ORIGIN` where the
-    label is just that. The origin is the stem of the file that is read, else the source's name."""
+    label is just that. The origin is the stem of the file that is read, else the source's name; a
+    stem that many data sets have, as of `train.csv`, stands behind the name of its folder."""
     path = (entry.get("options") or {}).get("path")
-    origin = Path(str(path)).stem if path else str(entry["source"])
+    origin = _origin_of_file(Path(str(path))) if path else str(entry["source"])
     return origin if label == origin else f"{origin}/{label}"
+
+
+def _origin_of_file(path: Path) -> str:
+    """The stem of a file, behind the nearest folders until a name tells it from other data sets."""
+    names = [path.stem, *(folder.name for folder in path.parents)]
+    telling = (
+        position
+        for position, name in enumerate(names)
+        if name.strip(".") and name.lower() not in COMMON_NAMES
+    )
+    position = next(telling, len(names))
+    return "-".join(reversed([name for name in names[: position + 1] if name.strip(".")]))
 
 
 def origin_of(data: str) -> str:
