@@ -42,11 +42,14 @@ PLAIN: Final = "erm"
 """The method that gains are counted from."""
 METRICS: Final = ("accuracy", "worst_group")
 """The scores that advice is about, on rows in which the attribute tells nothing."""
-COMMON_NAMES: Final = frozenset(
-    "all annotations attributes data dataset datasets features full images index info input inputs"
-    " labels list main meta metadata new raw rows sample samples split splits table tables target"
-    " test tmp train training validation val".split()
-)
+# fmt: off
+COMMON_NAMES: Final = frozenset((
+    "all", "annotations", "attributes", "data", "dataset", "datasets", "features", "full",
+    "images", "index", "info", "input", "inputs", "labels", "list", "main", "meta", "metadata",
+    "new", "raw", "rows", "sample", "samples", "split", "splits", "table", "tables", "target",
+    "test", "tmp", "train", "training", "val", "validation",
+))
+# fmt: on
 """Names of files and folders that tell no data set from another."""
 COLUMNS: Final = {
     "study": "String",
