@@ -80,7 +80,7 @@ def test_features_are_nine_numbers_of_like_size() -> None:
     [
         ("churn/train.csv", "churn-train/left"),
         ("../loans/data/train.csv", "loans-data-train/left"),
-        ("/home/ada/loans/Train.parquet", "loans-Train/left"),
+        ("/srv/loans/Train.parquet", "loans-Train/left"),
         ("train.csv", "train/left"),
         ("data/train.csv", "data-train/left"),
         ("churn/patients.csv", "patients/left"),
