@@ -124,6 +124,27 @@ def test_an_exported_classifier_is_asked_on_tables(
     assert len(unread) == (0 if form == "array" else 2)
 
 
+@pytest.mark.parametrize(
+    ("transform", "why"),
+    [
+        (
+            "jitter",
+            "it learns from changed copies of labelled rows, and vectors of numbers have no pool of"
+            " changes; in a study it ranks networks",
+        ),
+        ("rotate", "its neighbours are changed images"),
+        ("eda", "its neighbours are changed texts"),
+    ],
+)
+def test_neighbours_of_numbers_make_no_accuracy_without_a_pool(
+    tmp_path: Path, transform: str, why: str
+) -> None:
+    settings = {**FEW, "estimators": {"ni": {"transform": transform}, "atc-mc": {}}}
+    estimates = cw.estimate(exported(tmp_path / "m.onnx"), *FORMS["file"](tmp_path), **settings)
+    assert dict(estimates.left_out) == {"ni": why}
+    assert [row.estimator for row in estimates.rows] == ["atc-mc"]
+
+
 def fitted(kind: str) -> Any:
     if kind == "by names":
         return LogisticRegression().fit(KNOWN[COLUMNS], KNOWN["ill"])

@@ -1542,13 +1542,14 @@ def surface(folder: Path) -> Figures:
     import crosswind
 
     figures: Figures = {"names": dict.fromkeys(crosswind.__all__, 1)}
-    for kind in ("methods", "models", "sources", "shifts", "transforms", "text-transforms"):
+    rooms = ("methods", "models", "sources", "shifts", "transforms")
+    for kind in (*rooms, "text-transforms", "vector-transforms"):
         try:
             listed = json.loads(command("list", kind, "--json"))
         except RuntimeError:
-            if kind != "text-transforms":
+            if kind in rooms:
                 raise
-            continue  # texts may have become transforms like others
+            continue  # texts and vectors may have become transforms like others
         for item in listed:
             figures[f"{kind}: {item['name']}"] = {
                 knob["name"]: [knob["type"], knob["default"], knob["domain"]]

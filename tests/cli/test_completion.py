@@ -96,4 +96,4 @@ def test_the_tab_key_completes(name: str, tmp_path: Path) -> None:
 
 def test_what_is_completed_is_what_is_taken() -> None:
     assert tuple(_SUFFIX) == FORMATS
-    assert len(ROOMS) == 8 and [room_of(room) for room in ROOMS] == list(ROOMS)
+    assert len(ROOMS) == 9 and [room_of(room) for room in ROOMS] == list(ROOMS)

@@ -68,9 +68,14 @@ OF_TEXTS = {
     for item in listing("text-transforms")
     if not any(knob.required for knob in item.knobs)  # those of models have tests beside a model
 }
+OF_VECTORS = {
+    vector_transform.name: transform_checks(load("vector-transforms", vector_transform.name))
+    for vector_transform in listing("vector-transforms")
+}
 
 
 def test_the_checks_find_the_transforms() -> None:
+    assert set(OF_VECTORS) >= {"along-sphere", "jitter"}
     assert len(CHECKS) >= AT_LEAST and min(map(len, CHECKS.values())) >= 13
     assert {"drop-words", "eda", "excerpt", "random-replacement", "typos"} <= set(OF_TEXTS)
 
@@ -79,7 +84,7 @@ def test_the_checks_find_the_transforms() -> None:
     "check",
     [
         pytest.param(check, id=f"{name}-{check}")
-        for name, checks in {**CHECKS, **OF_TEXTS}.items()
+        for name, checks in {**CHECKS, **OF_TEXTS, **OF_VECTORS}.items()
         for check in checks
     ],
 )

@@ -70,6 +70,32 @@ def test_of_rows_that_are_changed_already() -> None:
     assert np.array_equal(made.inputs(np.array([0, 2, 4])), evaluation_inputs(turned, rows))
 
 
+def test_vectors_are_those_of_a_plain_loop() -> None:
+    """Copy v of row i alone, by the same keys as pictures; the first change leaves it as it is."""
+    numbers = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    table = AttributeTable((Attribute("label", ("no", "yes")),), np.array([[1, 0, 1, 0, 1]]))
+    dataset = AttributedDataset(
+        "numbers", table, lambda rows: numbers[rows], InputSpec.features(3), ids=np.arange(5) + 70
+    )
+    chain = (("jitter", {"scale": 2.0}), ("along-sphere", {"reach": 0.3}))
+    rows = np.array([3, 1])
+    copied = copies(dataset, rows, [(), chain, chain])
+    inputs = copied.inputs(np.arange(6))
+    assert inputs.dtype == np.float32 and np.array_equal(inputs[[0, 3]], numbers[rows])
+    for i, row in enumerate(rows):
+        for v in (1, 2):
+            x = torch.from_numpy(numbers[row][None])
+            for step, (name, knobs) in enumerate(chain):
+                key = hash64(
+                    hash64(np.array([70 + row]), seed_of(0, "copies")),
+                    seed_of(0, "copies", v, step),
+                )
+                x = load("vector-transforms", name)(**knobs)(x, key)
+            assert np.array_equal(inputs[i * 3 + v], x[0].numpy())
+    assert np.array_equal(copied.inputs(np.array([5, 1])), inputs[[5, 1]])
+    assert not np.array_equal(inputs[1], inputs[2])
+
+
 def test_texts_and_what_cannot_be_changed() -> None:
     words = np.array(["a good film, truly", "dull from start to end"], dtype=object)
     table = AttributeTable((Attribute("label", ("no", "yes")),), np.array([[1, 0]]))
@@ -85,15 +111,12 @@ def test_texts_and_what_cannot_be_changed() -> None:
         and found.dtype == object
         and found[1] != found[0]
     )
-    numbers = AttributedDataset(
-        "numbers", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3)
+    tokens = AttributedDataset(
+        "tokens", table, lambda rows: np.zeros((len(rows), 3), np.int64), InputSpec.tokens(3, 9)
     )
     with pytest.raises(
         InputError,
-        match=(
-            "data: features of 3 numbers cannot be changed by a transform; only images and"
-            " texts can"
-        ),
+        match="data: .*tokens.* cannot be changed by a transform; images, texts and vectors of",
     ):
-        copies(numbers, np.array([0]), [(), (NOISE,)])
-    assert copies(numbers, np.array([0, 1]), [()]).n_base == 2
+        copies(tokens, np.array([0]), [(), (NOISE,)])
+    assert copies(tokens, np.array([0, 1]), [()]).n_base == 2

@@ -115,6 +115,51 @@ def test_a_large_pool_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert "of few" not in figure.caption
 
 
+TAUS = {
+    "one": {
+        "S": Number(0.8, 0.7, 0.9),
+        "t1": Number(0.25),
+        "t2": Number(None, why="constant"),
+        "t3": Number(-0.5, -0.9, -0.1),
+    },
+    "other": dict.fromkeys(("S", "t1", "t2", "t3"), Number(0.1, 0.0, 0.2)),
+}
+
+
+def test_tau_is_drawn_against_the_domains_in_their_order(tmp_path: Path) -> None:
+    """A point a measure and domain that has a tau, and a vertical line where that has an
+    interval."""
+    figure = shown.domain_figure("Pool tau", "Tau by domain", TAUS)
+    assert figure is not None
+    assert altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
+    rows = figure.spec["datasets"]["rows"]
+    assert rows[:3] == [
+        {"m": "one", "t": "S", "v": 0.8, "l": 0.7, "h": 0.9},
+        {"m": "one", "t": "t1", "v": 0.25},
+        {"m": "one", "t": "t3", "v": -0.5, "l": -0.9, "h": -0.1},
+    ]
+    assert len(rows) == 7 and "one -0.50 to +0.80, other +0.10 to +0.10" in figure.description
+    zero, interval, line, point = figure.spec["layer"]
+    assert zero["data"] == {"name": "zero"} and figure.spec["datasets"]["zero"] == [{"v": 0}]
+    assert interval["transform"] == [{"filter": "isValid(datum.l)"}]
+    for mark in (line, point):
+        assert mark["encoding"]["x"]["sort"] == ["S", "t1", "t2", "t3"]
+        assert mark["encoding"]["y"]["field"] == "v"
+    (drawn,) = save(figure, tmp_path, ("svg",))
+    svg = drawn.read_text(encoding="utf-8")
+    assert svg.count(">t1<") == 1 and "NaN" not in svg
+
+
+def test_too_few_domains_and_too_many_measures_make_no_curve() -> None:
+    three = {"one": {name: TAUS["one"][name] for name in ("S", "t1", "t3")}}
+    assert shown.domain_figure("pool", "tau", three) is None
+    seven = {f"m{number}": TAUS["other"] for number in range(7)}
+    assert shown.domain_figure("pool", "tau", seven) is None
+    assert shown.domain_figure("pool", "tau", dict(list(seven.items())[:6])) is not None
+    undefined = {"one": dict.fromkeys(TAUS["one"], Number(None))}
+    assert shown.domain_figure("pool", "tau", undefined) is None
+
+
 def test_what_is_no_estimate_is_refused() -> None:
     with pytest.raises(ValueError, match="a value of one is not an accuracy"):
         shown.scatter("pool", {"one": [replace(ESTIMATES["one"][0], value=1.2)]})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 from tests.data import wild_files as wild
 from tests.data.cifar_files import binary_files, pictures, png, tar_gz
 from tests.data.digit_files import drawn_digits, write_mnist, write_svhn, write_usps
@@ -156,6 +157,35 @@ def test_twelve_transforms_are_twelve_neighbourhoods_of_the_same_networks(
     assert len({job.key for job in copies}) == len(copies)
 
 
+@pytest.mark.parametrize(
+    ("scale", "networks", "distances"),
+    [("tiny", 6, 4), ("small", 40, 9), (None, 200, 9), ("paper", 200, 40)],
+)
+def test_the_hypersphere_has_a_set_at_every_distance_and_shares_of_noise(
+    scale: str | None, networks: int, distances: int
+) -> None:
+    """The distances of the sets are those at which the source draws clouds, each of which is tested
+    whole."""
+    plan = make_plan(load_study("ng2022/hypersphere", scale, []))
+    assert pool(plan) == {"mlp": networks}
+    tests = {name: spec for name, spec in plan.study.sets.items() if spec.role == "test"}
+    assert len(tests) == distances
+    shares = [settings["label_noise"] for settings in plan.study.methods.values()]
+    assert (
+        min(shares) == 0
+        and max(shares) == 0.3
+        and len(shares) * len(plan.study.seed_list) == networks
+    )
+    source = load("sources", "hypersphere")(**plan.study.data["sphere"].options)
+    laws = {name: spec.law["values"] for name, spec in tests.items() if name != "pole"}
+    assert [0, *(angle for (angle,) in laws.values())] == source.angles
+    for name, (angle,) in laws.items():
+        number, _, of_all = name.partition("-of-")
+        assert round(int(number) / int(of_all), 3) == angle
+    near = [job for job in plan.jobs if job.kind == "vary" and job.spec["near"]]
+    assert len(near) == networks * distances
+
+
 @pytest.mark.parametrize("study", ["ng2022/cifar", "ng2022/numbers"])
 def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Path) -> None:
     with pytest.raises(
@@ -216,6 +246,31 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
     assert len(section.groups) == 7 * pools - undefined and section.title in (
         root / "out" / "report.html"
     ).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_tiny_hypersphere_has_a_tau_at_every_distance(tmp_path: Path) -> None:
+    """The curve of figure 3: the tau of the page's column is that of the values in the rows."""
+    out = str(tmp_path / "out")
+    words = ["run", "ng2022/hypersphere", "--scale", "tiny", "--out", out, "--workers", "1"]
+    assert _status(words) == 0
+    (judged,) = cw.report(out).pools
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for point in judged.pool.values["ni"]:
+        pairs.setdefault(point.test, []).append((point.value, point.accuracy))
+    assert list(pairs) == ["sphere", "2-of-8", "4-of-8", "8-of-8"]
+    assert {len(networks) for networks in pairs.values()} == {6}
+    table = next(table for table in judged.tables["domains"] if "tau" in table.title)
+    assert table.columns == ("measure", "sphere", "2-of-8", "4-of-8", "8-of-8")
+    shown = dict(zip(table.columns, next(row for row in table.rows if row[0] == "ni"), strict=True))
+    assert judged.tau_figure is not None
+    drawn = {
+        row["t"]: row["v"] for row in judged.tau_figure.spec["datasets"]["rows"] if row["m"] == "ni"
+    }
+    for name in ("sphere", "2-of-8", "8-of-8"):
+        tau = kendalltau(*zip(*pairs[name], strict=True)).statistic
+        assert float(str(shown[name]).split()[0]) == pytest.approx(tau, abs=5.1e-4)
+        assert drawn[name] == pytest.approx(tau, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ ROOMS = (
     "shifts",
     "transforms",
     "text-transforms",
+    "vector-transforms",
     "estimators",
     "studies",
 )
@@ -22,7 +23,7 @@ SHOWN = (
     *(
         room.removesuffix("s") if room != "studies" else "study"
         for room in ROOMS
-        if room != "text-transforms"
+        if room not in ("text-transforms", "vector-transforms")
     ),
     "run",
     "training",

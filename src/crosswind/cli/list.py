@@ -32,8 +32,8 @@ def list_command(
         typer.Argument(
             metavar="KIND",
             help=(
-                "methods, models, sources, shifts, transforms, text-transforms, estimators or"
-                " studies."
+                "methods, models, sources, shifts, transforms, text-transforms,"
+                " vector-transforms, estimators or studies."
             ),
             autocompletion=listed,
         ),
@@ -42,7 +42,7 @@ def list_command(
     root: Root = None,
 ) -> None:
     """List what there is: methods, models, sources, shifts, transforms, text-transforms,
-    estimators, studies.
+    vector-transforms, estimators, studies.
 
     Of methods also the kind, the family in each paper, what they need, the hooks that they use and
     what a training step costs beside plain training's. Architectures, which a study names in

@@ -115,7 +115,7 @@ def _component(room: str, name: str) -> Card:
     from crosswind.core.registry import facts
     from crosswind.data.attributes import transform_facts
 
-    # A study names both kinds of transform alike.
+    # A study names all kinds of transform alike.
     if room == "transforms":
         component_facts = transform_facts(name, "NAME")
     else:

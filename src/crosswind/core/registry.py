@@ -45,6 +45,7 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "shifts": ("crosswind.shifts", ("shift",)),
     "transforms": ("crosswind.transforms", ("transform",)),
     "text-transforms": ("crosswind.transforms.text", ("text-transform",)),
+    "vector-transforms": ("crosswind.transforms.vectors", ("vector-transform",)),
     "estimators": ("crosswind.estimators", ("estimator",)),
 }
 MODULES_VARIABLE = "CROSSWIND_MODULES"

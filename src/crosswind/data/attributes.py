@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.knobs import resolve
-from crosswind.core.registry import Facts, facts, listing
+from crosswind.core.registry import Facts, facts
 from crosswind.core.types import digest_arrays
 from crosswind.data.spellings import look_of
+from crosswind.transforms.neighbourhood import ROOMS, transforms_of
 
 MOST_ROWS = 50_000_000
 """Rows that a table has at most that is made or read whole."""
@@ -220,10 +221,12 @@ each row draws one; or None."""
 
 
 def transform_facts(name: str, field: str = "transform") -> Facts:
-    """The facts of a transform of images (room `transforms`) or of texts (`text-transforms`);
-    `InputError` for an unknown name."""
-    texts = {text_transform.name for text_transform in listing("text-transforms")}
-    return facts("text-transforms" if name in texts else "transforms", name, field)
+    """The facts of a transform of images (room `transforms`), of texts (`text-transforms`) or of
+    vectors (`vector-transforms`); `InputError` for an unknown name."""
+    for kind in ("text", "features"):
+        if name in transforms_of(kind):
+            return facts(ROOMS[kind], name, field)
+    return facts(ROOMS["image"], name, field)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from crosswind.core.types import digest, digest_arrays
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
+from crosswind.transforms.neighbourhood import ROOMS
 from crosswind.transforms.text.changing import changed_texts
 
 Chain: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
@@ -37,15 +38,17 @@ def copies(
     v-th of V `changes`.
 
     Its table is that of the rows. The randomness of a transform is a function of the row's id, v,
-    and its place in the chain: a copy has the same bits whichever rows stand beside it. Images and
-    texts. Raises `InputError` where the inputs are neither, or a transform does not take them.
+    and its place in the chain: a copy has the same bits whichever rows stand beside it. Images,
+    texts and vectors of numbers. Raises `InputError` where the inputs are none of these, or a
+    transform does not take them.
     """
     spec = dataset.check_inputs()
     n_changes = len(changes)
-    room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
+    room = ROOMS.get(spec.kind)
     if room is None and any(changes):
         raise InputError(
-            "data", f"{spec} cannot be changed by a transform; only images and texts can"
+            "data",
+            f"{spec} cannot be changed by a transform; images, texts and vectors of numbers can",
         )
     transform_of = {}
     for chain in changes:
@@ -61,7 +64,8 @@ def copies(
     rows = np.asarray(rows, dtype=np.int64)
     base = rows // dataset.n_derived
     ids = dataset.row_ids(rows)
-    change = _images if spec.kind == "image" else changed_texts
+    changers: dict[str, Any] = {"image": _images, "features": _vectors}
+    change = changers.get(spec.kind, changed_texts)
 
     def read(virtual_rows: NDArray[np.int64]) -> NDArray[Any]:
         whose, change_number = np.divmod(virtual_rows, n_changes)
@@ -118,3 +122,12 @@ def _images(
     with torch.autocast("cpu", enabled=False):
         changed = transform(x, keys)
     return np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())
+
+
+def _vectors(
+    transform: Any, vectors: NDArray[np.float32], keys: NDArray[np.uint64]
+) -> NDArray[np.float32]:
+    import torch
+
+    changed: NDArray[np.float32] = transform(torch.from_numpy(vectors), keys).numpy()
+    return changed

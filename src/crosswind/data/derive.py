@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError
-from crosswind.core.registry import listing, load
+from crosswind.core.registry import load
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import KINDS_OF_INPUTS, digest
-from crosswind.data.attributes import AttributeTable, DerivedAttribute, transform_facts
+from crosswind.data.attributes import AttributeTable, DerivedAttribute
 from crosswind.data.dataset import AttributedDataset
+from crosswind.transforms.neighbourhood import kind_changed_by, transforms_of
 from crosswind.transforms.text.changing import changed_texts
 
 if TYPE_CHECKING:
@@ -258,13 +259,15 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
     if spec is None:
         return
     for name in derived.transforms or filter(None, [derived.transform]):
-        takes = "text" if transform_facts(name).room == "text-transforms" else "image"
+        takes = kind_changed_by(name, "derive.transform")
+        if takes == "features":
+            problem = (
+                f"{name!r} makes neighbours of vectors, for the estimator ni; attributes are"
+                " derived of images and texts"
+            )
+            raise InputError("derive.transform", problem)
         if takes != spec.kind:
-            rooms = {"image": "transforms", "text": "text-transforms"}
-            if spec.kind in rooms:
-                fitting = [transform_known.name for transform_known in listing(rooms[spec.kind])]
-            else:
-                fitting = []
+            fitting = [] if spec.kind == "features" else transforms_of(spec.kind)
             problem = f"{name!r} changes {KINDS_OF_INPUTS[takes]}, and the inputs of {dataset.name!r} are {spec}"
             raise InputError("derive.transform", problem, fitting)
     if spec.kind == "text" and derived.mode != "fixed":

@@ -8,7 +8,7 @@ the model and the changes, so that several estimators share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -24,12 +24,14 @@ from crosswind.studies.spec import Study
 from crosswind.transforms.base import Transform
 from crosswind.transforms.neighbourhood import (
     CHOSEN,
-    NEIGHBOURHOODS,
     NEIGHBOURS,
     POOL,
+    ROOMS,
     TEXT_POOL,
+    fitting_estimators,
     neighbourhood,
     pool_of_kind,
+    transforms_of,
 )
 
 Values = Mapping[str, Any]
@@ -52,9 +54,11 @@ def access_of(estimator: Values) -> Access:
     return facts("estimators", estimator["name"]).access or Access()
 
 
-def check_estimators(study: Study, estimators: Mapping[str, Values], networks: int) -> None:
-    """Refuse what an estimator of a study of so many networks cannot be given. Raises
-    `InputError`."""
+def check_estimators(
+    study: Study, estimators: Mapping[str, Values], networks: int, kinds: Collection[str]
+) -> None:
+    """Refuse what an estimator of a study of so many networks cannot be given. `kinds`: of the
+    inputs of its data. Raises `InputError`."""
     tests = sum(set_spec.role == "test" for set_spec in study.sets.values())
     for label, estimator in estimators.items():
         access = access_of(estimator)
@@ -73,6 +77,13 @@ def check_estimators(study: Study, estimators: Mapping[str, Values], networks: i
         # Without a pool a measure tells no accuracy, but ranks networks on a set, and sets by a
         # network.
         if access.pool and not study.pool_rows and networks < LEAST_FOR_INTERVAL and tests < LEAST:
+            if kinds and not any(map(pool_of_kind, kinds)):
+                raise InputError(
+                    path,
+                    "is a measure, which becomes an accuracy by a pool, and"
+                    f" {KINDS_OF_INPUTS[min(kinds)]} have none; train {LEAST_FOR_INTERVAL} networks"
+                    f" or test on {LEAST} sets, which it then ranks",
+                )
             passes = (
                 f"each run then answers for up to {max(len(POOL), len(TEXT_POOL))} x"
                 f" {access.passes} copies a row"
@@ -97,17 +108,18 @@ def check_changes(
             " to 0",
         )
     for label, estimator in estimators.items():
-        takes = kind_of_neighbours(access_of(estimator), estimator["knobs"])
+        access, path = access_of(estimator), f"estimators.{label}"
+        takes = kind_of_neighbours(access, estimator["knobs"])
         if takes not in ("", inputs.kind):
-            fitting = []
-            for name, definition in NEIGHBOURHOODS.items():
-                if definition.takes == inputs.kind:
-                    fitting.append(name)
             problem = (
                 f"its neighbours are changed {KINDS_OF_INPUTS[takes]}, and data.{data} has {inputs}"
             )
-            raise InputError(f"estimators.{label}", problem, fitting)
-        check_handed(f"estimators.{label}", access_of(estimator), estimator["knobs"])
+            # An estimator that names its transform is mended by another name there.
+            if access.neighbourhood == CHOSEN and transforms_of(inputs.kind):
+                problem += "; name a transform of these"
+                raise InputError(f"{path}.transform", problem, transforms_of(inputs.kind))
+            raise InputError(path, problem, fitting_estimators(inputs.kind))
+        check_handed(path, access, estimator["knobs"], inputs.shape if takes else None)
 
 
 @dataclass(frozen=True)
@@ -219,12 +231,17 @@ def _keyed(request: Values) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name != "handed"}
 
 
-def check_handed(path: str, access: Access, knobs: Values) -> None:
+def check_handed(
+    path: str, access: Access, knobs: Values, shape: tuple[int, ...] | None = None
+) -> None:
     """Refuse, by an `InputError` on a field of `path`, an estimator whose neighbours cannot be
-    made."""
+    made. `shape`: of a row, None where it is not known."""
     if access.handed:
         try:
-            _handed(access, knobs)[1].check()
+            transform = _handed(access, knobs)[1]
+            transform.check()
+            if shape is not None:
+                transform.check_shape(shape)
         except InputError as error:
             field = f"{path}.{error.field.partition('.')[2]}"
             raise InputError(field, error.problem, error.choices) from None
@@ -248,8 +265,7 @@ def _handed(access: Access, knobs: Values) -> tuple[dict[str, Any], Transform]:
     Raises `InputError`."""
     handed_knobs = _handed_knobs(access, knobs)
     definition = neighbourhood(access.neighbourhood, handed_knobs)
-    room = transform_facts(definition.transform).room
-    return handed_knobs, load(room, definition.transform)(**definition.knobs())
+    return handed_knobs, load(ROOMS[definition.takes], definition.transform)(**definition.knobs())
 
 
 @cache

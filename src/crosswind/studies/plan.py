@@ -208,7 +208,8 @@ class _Planner:
         untrained = len(self.models) - len(self.trained)
         networks = len(self.trained) * len(self.methods) + untrained
         networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
-        check_estimators(study, self.estimators, networks)
+        kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
+        check_estimators(study, self.estimators, networks, kinds)
         self.keyed_values = {
             name: {**without_paths(values), "fingerprint": self.datasets[name].fingerprint}
             for name, values in self.values.items()

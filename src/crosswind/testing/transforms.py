@@ -1,4 +1,4 @@
-"""The checks of transforms, of images and of texts."""
+"""The checks of transforms, of images, of texts and of vectors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ __all__ = ["check_transform", "transform_checks"]
 ROWS = 7
 SIZES = ((3, 31, 45), (1, 28, 28), (3, 48, 48))
 """Channels, height and width of the pictures that a transform is tried on."""
+WIDTHS = (2, 3, 16)
+"""Numbers in a row of the vectors that a transform is tried on."""
 ORDERS = ([0], [6], [5, 2], [3, 6, 1, 0, 5, 2, 4])
 """Rows that are changed by themselves, in a small batch, and in another order."""
 TEXTS = (
@@ -42,7 +44,8 @@ def transform_checks(
     """The checks of a transform, each to be called, as by `pytest.mark.parametrize`.
 
     `knobs`: the settings that it cannot do without. A transform of images is tried on uint8
-    pictures, grey and in colour, in three sizes; one of texts on seven lists of tokens.
+    pictures, grey and in colour, in three sizes; one of texts on seven lists of tokens; one of
+    vectors on seven rows of two, three and sixteen numbers.
     """
     subject = _TransformUnderTest(cls, dict(knobs or {}))
     looks: dict[str, Callable[[], None]] = {
@@ -56,7 +59,7 @@ def transform_checks(
         "a-wrong-setting-is-refused": subject.wrong_setting_is_refused,
     }
     return [
-        *declaration_checks(cls, ("transform", "text-transform"), Transform),
+        *declaration_checks(cls, ("transform", "text-transform", "vector-transform"), Transform),
         *(Check(name, subject.name, look) for name, look in looks.items()),
     ]
 
@@ -89,6 +92,15 @@ def _pictures(channels: int, height: int, width: int) -> Tensor:
     return torch.from_numpy((levels + 30 * across + edge + noise).clip(0, 255).astype(np.uint8))
 
 
+def _vectors(width: int) -> Tensor:
+    """float32 [7, width]: rows of lengths between 0.1 and 2."""
+    random = np.random.default_rng(5)
+    directions = random.normal(size=(ROWS, width))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    lengths = random.uniform(0.1, 2, (ROWS, 1))
+    return torch.from_numpy((directions * lengths).astype(np.float32))
+
+
 @dataclass(frozen=True)
 class _TransformUnderTest:
     cls: type[Transform]
@@ -110,6 +122,8 @@ class _TransformUnderTest:
     def batches(self) -> list[Any]:
         if self.is_of_texts:
             return [self.texts]
+        if self.cls.takes == "features":
+            return [_vectors(width) for width in WIDTHS]
         return [_pictures(*size) for size in SIZES]
 
     def transform(self, **changes: Any) -> Transform:
@@ -138,10 +152,10 @@ class _TransformUnderTest:
                 continue
             require(
                 isinstance(changed, Tensor)
-                and changed.dtype == torch.uint8
+                and changed.dtype == inputs.dtype
                 and changed.shape == inputs.shape,
-                f"it gives {_described(changed)} for uint8 {list(inputs.shape)}",
-                "let apply give uint8 of the shape that it is handed",
+                f"it gives {_described(changed)} for {_described(inputs)}",
+                f"let apply give {_type_of(inputs)} of the shape that it is handed",
             )
 
     def changes_something(self) -> None:
@@ -251,6 +265,11 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, Tensor):
         return torch.equal(left, right)
     return bool(left == right)
+
+
+def _type_of(inputs: Tensor) -> str:
+    """The type of the numbers that `apply` is handed, vectors in double precision."""
+    return "uint8" if inputs.dtype == torch.uint8 else "float64"
 
 
 def _described(changed: Any) -> str:

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_ROOM_WORDS = {"text": "text ", "features": "vector "}
+
+
 @dataclass(frozen=True)
 class Transform(ABC):
-    """A change of images or texts. Its fields are knobs, checked when it is made (`InputError`).
+    """A change of images, texts or vectors. Its fields are knobs, checked when it is made
+    (`InputError`).
 
     A call is a pure function: the same input, knobs and key give the same output, alone or in any
     batch.
     """
 
     takes: ClassVar[str] = "image"
-    """What a row of the input is: image or text."""
+    """The kind of a row of the input: image, text, or features, a vector of numbers."""
 
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
     """The knob that sets the strength, and values of it from weak to strong, as a contact sheet
@@ -50,6 +54,10 @@ class Transform(ABC):
     def check(self) -> None:  # noqa: B027 - most need nothing
         """Look whether what the transform needs is there, before any work. Raises `InputError`."""
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:  # noqa: B027 - most fit all
+        """Refuse rows of a shape that the settings do not fit; of features `shape` is (width,).
+        Raises `InputError`."""
+
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))
         values: dict[str, Any] = {declared.name: getattr(self, declared.name) for declared in knobs}
@@ -63,7 +71,7 @@ class Transform(ABC):
 
     @property
     def _whose(self) -> str:
-        return f"{'text ' if self.takes == 'text' else ''}transform {self.title!r}"
+        return f"{_ROOM_WORDS.get(self.takes, '')}transform {self.title!r}"
 
     @overload
     def __call__(self, inputs: Tensor, keys: NDArray[np.uint64]) -> Tensor: ...
@@ -85,10 +93,11 @@ class Transform(ABC):
         text: n sequences of tokens, also empty ones. The result is a list of n lists of tokens;
         only an empty text gives an
             empty one. Tokens are words and punctuation marks, split as the model wants them.
+        features: a tensor of floats [n, width], finite or missing (NaN), also n = 0. The result has
+            its shape, dtype and device.
         """
-        checked = (
-            self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
-        )
+        check_inputs = {"image": self._checked_images, "features": self._checked_vectors}
+        checked = check_inputs.get(self.takes, self._checked_texts)(inputs)
         if len(keys) != len(inputs):
             problem = f"needs one key for each of {len(inputs)} {KINDS_OF_INPUTS[self.takes]}, not {len(keys)}"
             raise InputError(self._whose, problem)
@@ -96,6 +105,10 @@ class Transform(ABC):
             return self.apply(checked, keys)
         if inputs.numel() == 0:
             return inputs.clone()
+        if self.takes == "features":
+            import torch
+
+            return torch.from_numpy(self.apply(checked, keys)).to(inputs)
         from crosswind.transforms.layout import laid_out_as
 
         changed = self.apply(checked, keys)
@@ -110,7 +123,7 @@ class Transform(ABC):
         """The changed inputs, new, of checked ones; called by `__call__` only.
 
         image: uint8 [n, c, h, w], n > 0, to uint8 of the same shape. text: a list of lists of
-        tokens to another one.
+        tokens to another one. features: a numpy array, float64 [n, width], n > 0, to another one.
         """
 
     def _checked_images(self, x: Tensor) -> Tensor:
@@ -133,6 +146,21 @@ class Transform(ABC):
             problem = f"needs float images in [0, 1], not in [{low:g}, {high:g}]"
             raise InputError(self._whose, problem)
         return x.mul(255).round_().to(torch.uint8)
+
+    def _checked_vectors(self, x: Any) -> NDArray[np.float64]:
+        from torch import Tensor
+
+        if not isinstance(x, Tensor) or x.ndim != 2 or not x.is_floating_point():
+            kind = f"{str(x.dtype).removeprefix('torch.')} " if isinstance(x, Tensor) else ""
+            shape = f"{kind}{list(x.shape)}" if hasattr(x, "shape") else shown(x)
+            raise InputError(self._whose, f"needs a tensor of floats [n, width], not {shape}")
+        self.check_shape(tuple(x.shape[1:]))
+        # On the processor and in double precision: a row has the same bits wherever it is.
+        vectors = x.detach().double().cpu().numpy()
+        if np.isinf(vectors).any():
+            row = int(np.argwhere(np.isinf(vectors))[0][0])
+            raise InputError(self._whose, f"needs finite or missing numbers; row {row} has another")
+        return np.ascontiguousarray(vectors)
 
     def _checked_texts(self, texts: Any) -> list[list[str]]:
         if isinstance(texts, str):

@@ -1,5 +1,5 @@
-"""The changed copies of images and texts on which estimators of accuracy learn: neighbourhoods, and
-the pools.
+"""The changed copies of rows on which estimators of accuracy learn: neighbourhoods of images, texts
+and vectors, and the pools.
 
 A neighbourhood is a registered transform and values of its knobs. An estimator draws `NEIGHBOURS`
 rows from it and adds the row itself. Reference: Ng, Hulkund, Cho and Ghassemi, Predicting
@@ -23,7 +23,9 @@ NEIGHBOURS = 10
 CHOSEN = "ni"
 """The neighbourhood whose transform its estimator names."""
 
-ROOMS: Mapping[str, str] = MappingProxyType({"image": "transforms", "text": "text-transforms"})
+ROOMS: Mapping[str, str] = MappingProxyType(
+    {"image": "transforms", "text": "text-transforms", "features": "vector-transforms"}
+)
 """By kind of input, the room of the transforms that change it."""
 
 
@@ -32,7 +34,7 @@ class Neighbourhood:
     """A registered transform and values of its knobs. `large` are the values that differ for images
     of ImageNet's size.
 
-    `takes`: the kind of its rows, `image` or `text`.
+    `takes`: the kind of its rows, `image`, `text` or `features`.
     """
 
     transform: str
@@ -100,14 +102,27 @@ def kind_changed_by(transform: str, field: str = "transform") -> str:
     """The kind of input, a key of `ROOMS`, that a registered transform changes; an unknown one is
     an `InputError` on `field`."""
     names: list[str] = []
-    for kind, room in ROOMS.items():
-        of_kind = [entry.name for entry in listing(room)]
+    for kind in ROOMS:
+        of_kind = transforms_of(kind)
         if transform in of_kind:
             return kind
         names += of_kind
     if not transform:
         raise InputError(field, "needs the name of the transform that makes neighbours", names)
     raise unknown(field, "transform", transform, names)
+
+
+def transforms_of(kind: str) -> list[str]:
+    """The names of the registered transforms that change inputs of a kind; none of a kind that none
+    changes."""
+    return [entry.name for entry in listing(ROOMS[kind])] if kind in ROOMS else []
+
+
+def fitting_estimators(kind: str) -> list[str]:
+    """The estimators whose neighbours are inputs of a kind: those of its neighbourhoods, and `ni`
+    by each of its transforms."""
+    names = [name for name, definition in NEIGHBOURHOODS.items() if definition.takes == kind]
+    return [*names, *(f"{CHOSEN}: {{transform: {name}}}" for name in transforms_of(kind))]
 
 
 def gathered_settings(

@@ -595,6 +595,8 @@ def _unchanged(kind: str) -> str:
         return ""
     if kind == "table":
         return ", and a table holds none"
+    if kind == "features":
+        return ", and vectors of numbers have no pool of changes; in a study it ranks networks"
     return f", and {KINDS_OF_INPUTS[kind]} are not changed"
 
 

@@ -19,6 +19,8 @@ from crosswind.reports.tables import Cell, ReportTable, slug
 
 MOST_POINTS = 1500
 """Points of an estimator that are drawn."""
+LEAST_DOMAINS, MOST_MEASURES = 4, 6
+"""Of a figure of tau by test domain."""
 
 _INTERVAL = (
     "In brackets a 90% interval, by drawing networks anew. A dash is a number that is undefined."
@@ -163,6 +165,57 @@ def _interval(point: Point) -> dict[str, Any]:
 def _mean_error(rows: Sequence[Mapping[str, Any]], panel: str) -> float:
     errors = [abs(row["e"] - row["a"]) for row in rows if row["m"] == panel]
     return 100 * sum(errors) / len(errors)
+
+
+def domain_figure(
+    name: str, title: str, tau_by_measure: Mapping[str, Mapping[str, Number]]
+) -> Figure | None:
+    """Tau against the test domains in the order of the study, a line a measure, with its intervals:
+    figure 3 of Ng et al. 2022 where the domains are distances.
+
+    None for fewer than `LEAST_DOMAINS` domains, which make no curve, and for more than
+    `MOST_MEASURES`, which nobody tells apart.
+    """
+    rows: list[dict[str, Any]] = [
+        {"m": measure, "t": domain, "v": _six(tau.value)}
+        | ({} if tau.low is None or tau.high is None else {"l": _six(tau.low), "h": _six(tau.high)})
+        for measure, taus in tau_by_measure.items()
+        for domain, tau in taus.items()
+        if tau.value is not None
+    ]
+    domains = list(dict.fromkeys(domain for taus in tau_by_measure.values() for domain in taus))
+    measures = list(dict.fromkeys(row["m"] for row in rows))
+    if len(domains) < LEAST_DOMAINS or not 1 <= len(measures) <= MOST_MEASURES:
+        return None
+    x = text("t", title=None, sort=domains, axis={"labelAngle": -45})
+    y = number("v", title="Kendall's tau", scale={"domain": [-1, 1]}, axis={"tickCount": 5})
+    colours = {"range": "category" if len(measures) <= 4 else "ordinal"}
+    legend = {"orient": "top", "title": None, "columns": 3, "symbolOpacity": 1}
+    colour = text("m", scale={"domain": measures, **colours}, legend=legend)
+    tooltip = tips(("m", "measure"), ("t", "test domain"), ("v", "tau", ".2f"))
+    where = {"x": x, "y": y, "color": colour}
+    zero = {"y": y, "color": named_colour("quiet")}
+    interval = {"x": x, "y": number("l"), "y2": {"field": "h"}, "color": colour}
+    layers = [
+        layer("rule", zero, data="zero", strokeDash=[4, 3], strokeWidth=1.2),
+        layer("rule", interval, where="isValid(datum.l)", opacity=0.5, strokeWidth=1.2),
+        layer("line", where, strokeWidth=2),
+        layer("circle", {**where, "tooltip": tooltip}, size=36, opacity=1),
+    ]
+    spans = ", ".join(
+        f"{measure} {min(values):+.2f} to {max(values):+.2f}"
+        for measure in measures
+        if (values := [row["v"] for row in rows if row["m"] == measure])
+    )
+    caption = (
+        "A point is Kendall's tau of value and accuracy over the networks on a test domain, in the"
+        " study's order. Above the dashed line the networks of higher value are the more accurate,"
+        " below it the less. Vertical lines are 90% intervals."
+    )
+    description = f"Lines of Kendall's tau over {len(domains)} test domains: {spans}."
+    spec = {"data": {"name": "rows"}, "layer": layers, "width": 480, "height": 220}
+    drawn = chart(spec, {"rows": rows, "zero": [{"v": 0}]})
+    return Figure(slug(name), title, caption, description, drawn, "bars", names=60)
 
 
 # -- tables ----------------------------------------------------------------------------------------

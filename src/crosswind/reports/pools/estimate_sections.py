@@ -103,7 +103,11 @@ def pools(study: StudyRecord) -> Section:
         scatter_title = f"{head}estimated against true accuracy"
         groups += [first, Group(scatter_title, words, [(picture, [numbers])])]
         for title, subject in _FOLDED:
-            groups.append(Group(f"{head}{title}", tables=tables.get(subject, []), open=False))
+            group = Group(f"{head}{title}", tables=tables.get(subject, []), open=False)
+            figure = judged_pool.tau_figure if subject == "domains" else None
+            if figure is not None and group.tables:
+                group.figures = [(figure, [])]  # its numbers are those of the group's first table
+            groups.append(group)
     intro = [
         "Networks are ranked and their accuracies told from what an estimator or measure says of"
         " them (Ng et al. 2022, section 4.3), where there are five networks or more. Kendall's"

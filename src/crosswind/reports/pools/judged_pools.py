@@ -22,6 +22,7 @@ from crosswind.evaluation.pool_claims import (
     decide,
 )
 from crosswind.evaluation.pools import OnDomain, PoolJudgement, by_domain, comparisons, judge
+from crosswind.reports.charts import Figure
 from crosswind.reports.pools import estimate_figures as draw
 from crosswind.reports.pools.networks import ModelPool
 from crosswind.reports.tables import Cell, ReportTable, slug
@@ -181,6 +182,18 @@ class Judged:
             if any(number.value is not None for number in every_number):
                 tables.append(draw.domain_table(f"{self.name}-{key}", title, numbers))
         return tables
+
+    @property
+    def tau_figure(self) -> Figure | None:
+        """Tau against the test domains, where they and the measures are of a number that is
+        drawn."""
+        taus = {
+            label: {domain: on_domain.tau for domain, on_domain in domains.items()}
+            for label, domains in self.on_domains.items()
+            if label in self.pool.values
+        }
+        title = f"Kendall's tau by test domain, {self._networks}"
+        return draw.domain_figure(f"{self.name}-tau-by-domain", title, taus)
 
     def _part_tables(self) -> list[ReportTable]:
         """The numbers by training method and by architecture, where there are several."""

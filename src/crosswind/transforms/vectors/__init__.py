@@ -1,0 +1,1 @@
+"""Transforms of rows that are vectors of numbers, with randomness of its own for every row."""
