@@ -22,8 +22,11 @@ from crosswind.transforms.layout import on_device
 # lowbias32 (C. Wellons, "Prospecting for hash functions", 2018) and the golden ratio, as the signed
 # 32-bit integers torch knows.
 _MULTIPLY_1 = 0x7FEB352D
-_MULTIPLY_2 = 0x846CA68B - (1 << 32)
-_GOLDEN = 0x9E3779B9 - (1 << 32)
+_MULTIPLY_2_UNSIGNED = 0x846CA68B
+_GOLDEN_UNSIGNED = 0x9E3779B9
+_MULTIPLY_2 = _MULTIPLY_2_UNSIGNED - (1 << 32)
+_GOLDEN = _GOLDEN_UNSIGNED - (1 << 32)
+FEW = 4096  # numbers in all
 
 
 def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:
@@ -40,6 +43,8 @@ def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "c
         .reshape(-1, 2)
         .astype(np.int32)
     )
+    if len(halves) * count <= FEW and torch.device(device).type == "cpu":
+        return torch.from_numpy(_few_bits16(halves.view(np.uint32), count))
     words = on_device(halves, device)
     counter = torch.arange((count + 1) // 2, dtype=torch.int32, device=device) * _GOLDEN
     state = counter + words[:, :1]
@@ -54,6 +59,21 @@ def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "c
     state *= _MULTIPLY_2
     _shifted_in(state, scratch, 16)
     return state.view(torch.uint16)[:, :count].to(torch.int32)
+
+
+def _few_bits16(words: NDArray[np.uint32], count: int) -> NDArray[np.int32]:
+    """`bits16` of few numbers, for which NumPy's calls take a tenth of the time; `words` [n, 2]: the
+    halves of hashed keys."""
+    state = (
+        np.arange((count + 1) // 2, dtype=np.uint32) * np.uint32(_GOLDEN_UNSIGNED) + words[:, :1]
+    )
+    state ^= state >> 16
+    state *= np.uint32(_MULTIPLY_1)
+    state += words[:, 1:]
+    state ^= state >> 15
+    state *= np.uint32(_MULTIPLY_2_UNSIGNED)
+    state ^= state >> 16
+    return state.astype("<u4").view("<u2")[:, :count].astype(np.int32)
 
 
 def uniforms(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:

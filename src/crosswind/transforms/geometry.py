@@ -209,7 +209,9 @@ def rotation(degrees: Numbers, size: tuple[int, int]) -> Tensor:
 
 
 def _identity(n: int) -> Numbers:
-    return np.tile(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), (n, 1, 1))
+    out = np.zeros((n, 2, 3))
+    out[:, 0, 0] = out[:, 1, 1] = 1.0
+    return out
 
 
 def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nearest") -> Tensor:
@@ -239,7 +241,7 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
             "affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not"
             f" {arguments}"
         )
-    steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
+    steps = fixed_point(matrices.detach().cpu().numpy().astype(np.float64), height, width)
     # Moves and shears of whole lines copy them in one piece: a tenth of the time.
     is_whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
     if interpolation == "bilinear":
@@ -264,7 +266,7 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
     return images_of(lines_of(out).index_select(0, on_device(np.argsort(order), x.device)), out)
 
 
-def _fixed(matrices: Numbers, height: int, width: int) -> Fixed:
+def fixed_point(matrices: Numbers, height: int, width: int) -> Fixed:
     """Integers [n, 2, 3]: what one step right, one step down and the first centre mean in the
     image, in 1/65536 pixel."""
     matrices[:, :, 2] += matrices[:, :, 0] * 0.5 + matrices[:, :, 1] * 0.5

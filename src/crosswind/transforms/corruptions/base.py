@@ -82,10 +82,13 @@ def through_jpeg(x: Tensor, quality: int) -> Tensor:
     # All at once: picture by picture Pillow would copy each line of one that lies by planes anew.
     pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).cpu().numpy())
     out = np.empty_like(pixels)
+    size = (x.shape[3], x.shape[2])
+    mode = "RGB" if x.shape[1] == 3 else "L"
     for i, image in enumerate(pixels):
         file = io.BytesIO()
-        flat_image = image if image.shape[2] == 3 else image[:, :, 0]
-        Image.fromarray(flat_image).save(file, "JPEG", quality=quality)
-        with Image.open(file, formats=("JPEG",)) as read:
-            out[i] = np.asarray(read).reshape(image.shape)
+        Image.frombuffer(mode, size, image, "raw", mode, 0, 1).save(file, "JPEG", quality=quality)
+        # Straight to the decoder: opening a file whose size and colours are known takes a fifth of
+        # the whole.
+        read = Image.frombytes(mode, size, file.getvalue(), "jpeg", mode, "")
+        out[i] = np.asarray(read).reshape(image.shape)
     return on_device(out, x.device).permute(0, 3, 1, 2)

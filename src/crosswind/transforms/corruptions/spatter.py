@@ -9,14 +9,13 @@ from functools import cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import ndimage
 from torch import Tensor
 
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.corruptions.filters import ONE, smoothed
 from crosswind.transforms.draws import bits16, normal_quantiles
-from crosswind.transforms.layout import on_device, parts
+from crosswind.transforms.layout import looked_up, on_device, parts
 
 # Mean and sd of the noise, what it is smoothed by, what is liquid of it, how strong or how smooth
 # it is, whether it is mud.
@@ -72,7 +71,7 @@ class Spatter(Corruption):
         mean, sd, smooth, threshold, last, mud = self.constant(SPATTER, x)
         normal = on_device(normal_quantiles(sd * UNIT), x.device)
         out = torch.empty_like(x)
-        for chunk in parts(x[:, :1]):
+        for chunk in parts(x[:, :1], 0.5):
             drawn = bits16(keys[chunk], height * width, x.device).view(-1)
             noise = normal.index_select(0, drawn).add_(round(mean * UNIT))
             field = noise.view(-1, height, width)
@@ -99,7 +98,7 @@ def relief(liquid: Tensor) -> Tensor:
         .to(torch.float32)
         .to(torch.int64)
     )
-    even = reflected(equalised(nearness))
+    even = reflected(equalised(nearness).to(torch.int16))  # what follows stays below 2 to the 15th
 
     def beside(rows: int, columns: int) -> Tensor:
         return even[
@@ -143,10 +142,14 @@ def _muddy(x: Tensor, spots: Tensor, smooth: float) -> Tensor:
 def reflected(x: Tensor) -> Tensor:
     """[n, h, w] with one more pixel on each side, the mirror image without its edge: [n, h + 2, w +
     2]; h, w at least 2."""
-    for side in (1, 2):
-        size = x.shape[side]
-        x = x.index_select(side, on_device(torch.tensor([1, *range(size), size - 2]), x.device))
-    return x
+    n, height, width = x.shape
+    out = x.new_empty(n, height + 2, width + 2)
+    out[:, 1:-1, 1:-1] = x
+    out[:, 0, 1:-1] = x[:, 1]
+    out[:, -1, 1:-1] = x[:, -2]
+    out[:, :, 0] = out[:, :, 2]
+    out[:, :, -1] = out[:, :, -3]
+    return out
 
 
 def box_sums(x: Tensor) -> Tensor:
@@ -163,88 +166,124 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
     The same pixels as OpenCV's Canny.
     """
     n, height, width = levels.shape
-    x = levels.to(torch.int32)
-    x = torch.cat([x[:, :1], x, x[:, -1:]], 1)
-    x = torch.cat([x[:, :, :1], x, x[:, :, -1:]], 2)
-    down = x[:, :-2] + 2 * x[:, 1:-1] + x[:, 2:]
-    across = x[:, :, :-2] + 2 * x[:, :, 1:-1] + x[:, :, 2:]
+    # All in numbers of 16 bits, truth as all bits or none: comparisons are many times as slow.
+    x = torch.empty(n, height + 2, width + 2, dtype=torch.int16, device=levels.device)
+    x[:, 1:-1, 1:-1] = levels
+    x[:, 0, 1:-1] = levels[:, 0]
+    x[:, -1, 1:-1] = levels[:, -1]
+    x[:, :, 0] = x[:, :, 1]
+    x[:, :, -1] = x[:, :, -2]
+    down = (x[:, :-2] + x[:, 2:]).add_(x[:, 1:-1], alpha=2)
+    across = (x[:, :, :-2] + x[:, :, 2:]).add_(x[:, :, 1:-1], alpha=2)
     dx = down[:, :, 2:] - down[:, :, :-2]
     dy = across[:, 2:] - across[:, :-2]
     run = dx.abs()
     rise = dy.abs()
-    steep = torch.zeros(n, height + 2, width + 2, dtype=torch.int32, device=x.device)
+    steep = torch.zeros_like(x)
     middle = steep[:, 1:-1, 1:-1]
-    middle += run
-    middle += rise
+    torch.add(run, rise, out=middle)
 
-    def beside(rows: int, columns: int) -> Tensor:
-        return steep[:, 1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
+    def above(rows: int, columns: int) -> Tensor:
+        """Where the middle is steeper than the pixel beside it."""
+        beside = steep[:, 1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
+        return (beside - middle).bitwise_right_shift_(15)
 
-    shallow = run * TANGENT
-    scaled = rise << 15
-    level = scaled < shallow
-    upright = scaled > shallow + (run << 16)
-    falling = (dx ^ dy) < 0
-    along_row = (middle > beside(0, -1)) & (middle >= beside(0, 1))
-    along_column = (middle > beside(-1, 0)) & (middle >= beside(1, 0))
-    rising_left = (middle > beside(-1, 1)) & (middle > beside(1, -1))
-    rising_right = (middle > beside(-1, -1)) & (middle > beside(1, 1))
-    slanted = torch.where(falling, rising_left, rising_right)
-    thin = torch.where(level, along_row, torch.where(upright, along_column, slanted)) & (
-        middle > low
+    shallow = run.to(torch.int32) * TANGENT
+    scaled = rise.to(torch.int32) << 15
+    level = (scaled - shallow).bitwise_right_shift_(31).to(torch.int16)
+    shallow += run.to(torch.int32) << 16
+    upright = (shallow - scaled).bitwise_right_shift_(31).to(torch.int16)
+    falling = (dx ^ dy).bitwise_right_shift_(15)
+    # At least as steep as the next one: that one is not steeper.
+    along_row = above(0, -1) & (middle - steep[:, 1:-1, 2:]).bitwise_right_shift_(15).bitwise_not_()
+    along_column = (
+        above(-1, 0) & (middle - steep[:, 2:, 1:-1]).bitwise_right_shift_(15).bitwise_not_()
     )
-    strong = thin & (middle > high)
-    grown = ndimage.binary_propagation(
-        strong.cpu().numpy(), np.ones((1, 3, 3), bool), thin.cpu().numpy()
-    )
-    return on_device(grown, x.device)
+    rising_left = above(-1, 1) & above(1, -1)
+    rising_right = above(-1, -1) & above(1, 1)
+    slanted = rising_right ^ ((rising_right ^ rising_left) & falling)
+    thin = slanted ^ ((slanted ^ along_column) & upright)
+    thin ^= (thin ^ along_row) & level
+    thin &= (low - middle).bitwise_right_shift_(15)
+    strong = thin & (high - middle).bitwise_right_shift_(15)
+    return _connected(strong, thin)
+
+
+def _connected(strong: Tensor, thin: Tensor) -> Tensor:
+    """The pixels of `thin` that hang together with such as are `strong`, by sides or corners: bool
+    [n, h, w]; both integers, 0 where there is nothing, all that is strong is thin."""
+    n, height, width = thin.shape
+    # A frame between images; nearly all is strong, so that only the few others are looked at.
+    grown = np.zeros((n, height + 2, width + 2), bool)
+    weak = np.zeros_like(grown)
+    inner = (slice(None), slice(1, -1), slice(1, -1))
+    grown[inner] = strong.cpu().numpy()
+    weak[inner] = (thin ^ strong).cpu().numpy()
+    flat = grown.reshape(-1)
+    waiting = np.flatnonzero(weak)
+    line = width + 2
+    around = np.array([-line - 1, -line, -line + 1, -1, 1, line - 1, line, line + 1])
+    while len(waiting):
+        is_beside = flat[waiting[:, None] + around].any(1)
+        if not is_beside.any():
+            break
+        flat[waiting[is_beside]] = True
+        waiting = waiting[~is_beside]
+    return on_device(np.ascontiguousarray(grown[inner]), thin.device)
 
 
 def distances(marked: Tensor, furthest: int) -> Tensor:
     """How far each pixel is from the nearest marked one, `furthest` pixels at the furthest: int32
-    [n,
-    h, w], in 1/65536 of a pixel.
+    [n, h, w], in 1/65536 of a pixel.
 
-    `marked`: bool [n, h, w]. `furthest`: up to 30. Along paths of straight, diagonal and knight's
-    steps: the same numbers as OpenCV's distanceTransform with DIST_L2 and a mask of 5.
+    `marked`: bool [n, h, w]. `furthest`: up to 24; further there are more lengths than a byte holds.
+    Along paths of straight, diagonal and knight's steps: the same numbers as OpenCV's
+    distanceTransform with DIST_L2 and a mask of 5.
     """
     height, width = marked.shape[1:]
     # Bytes: the numbers are below 64, and a processor takes four times as many of them at a time.
-    distance_so_far = torch.where(marked, 0, furthest + 1).to(torch.uint8)
+    distance_so_far = (1 - marked.to(torch.uint8)).mul_(furthest + 1)
     for step in (1, 2, 4, 8, 16):  # up and down the columns: doubling reaches 31 pixels
-        before = distance_so_far.clone()
+        before = distance_so_far + step
         if step < height:
-            distance_so_far[:, step:] = torch.minimum(
-                distance_so_far[:, step:], before[:, :-step] + step
+            torch.minimum(
+                distance_so_far[:, step:], before[:, :-step], out=distance_so_far[:, step:]
             )
-            distance_so_far[:, :-step] = torch.minimum(
-                distance_so_far[:, :-step], before[:, step:] + step
+            torch.minimum(
+                distance_so_far[:, :-step], before[:, step:], out=distance_so_far[:, :-step]
             )
-    table = _steps(furthest).to(marked.device)
-    far = table[0].index_select(0, distance_so_far.view(-1).to(torch.int32)).view_as(marked)
+    # Of all lengths there are, a path has the rank: a byte, again. Between lines stand as many
+    # pixels that nothing is near to as a look goes far, so that all of them are one line.
+    ranks, lengths = _steps(furthest)
+    n_lines = len(marked) * height
+    columns = distance_so_far.new_full((furthest + n_lines * (width + furthest),), furthest + 1)
+    columns[furthest:].view(n_lines, -1)[:, :width] = distance_so_far.view(n_lines, width)
+    far = looked_up(columns, ranks[0])
     for off in range(1, min(furthest, width)):
-        if int(far.max()) <= off * STRAIGHT:
+        if int(far.max()) <= int(ranks[off, 0]):
             break
         # The nearest of a column is the nearest at all, among those as far to the left or right.
-        beside = torch.full_like(distance_so_far, furthest + 1)
-        beside[:, :, off:] = distance_so_far[:, :, :-off]
-        beside[:, :, :-off] = torch.minimum(beside[:, :, :-off], distance_so_far[:, :, off:])
-        longer = table[off].index_select(0, beside.view(-1).to(torch.int32))
-        far = torch.minimum(far, longer.view_as(far))
-    return far
+        beside = torch.minimum(columns[: -2 * off], columns[2 * off :])
+        between = far[off:-off]
+        torch.minimum(between, looked_up(beside, ranks[off]), out=between)
+    index = far[furthest:].view(n_lines, -1)[:, :width].to(torch.int32).reshape(-1)
+    return on_device(lengths, far.device).index_select(0, index).view(marked.shape)
 
 
 @cache
-def _steps(furthest: int) -> Tensor:
-    """The length of the shortest path by columns and rows, `furthest` pixels at the furthest: int32
-    [most, most + 2]."""
+def _steps(furthest: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The shortest path by columns and rows, `furthest` pixels at the furthest: uint8 [most, 256],
+    the place of its length among all lengths, which come second."""
     shorter = np.arange(furthest)[:, None]
     low, high = np.sort(np.broadcast_arrays(shorter, np.arange(furthest + 2)), axis=0)
     straight = (high - 2 * low) * STRAIGHT + low * KNIGHT
     diagonal = (high - low) * KNIGHT + (2 * low - high) * DIAGONAL
     paths = np.where(2 * low <= high, straight, diagonal)
     paths[:, furthest + 1] = furthest * DISTANCE  # nothing marked in that column
-    return torch.from_numpy(np.minimum(paths, furthest * DISTANCE).astype(np.int32))
+    lengths, ranks_of_paths = np.unique(np.minimum(paths, furthest * DISTANCE), return_inverse=True)
+    ranks = np.zeros((furthest, 256), np.uint8)
+    ranks[:, : furthest + 2] = ranks_of_paths.reshape(paths.shape)
+    return ranks, lengths.astype(np.int32)
 
 
 def equalised(levels: Tensor) -> Tensor:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.transforms import photometry
-from crosswind.transforms.geometry import affine, rotation, shear, translation
-from crosswind.transforms.layout import in_groups
+from crosswind.transforms.geometry import affine, fixed_point, rotation, shear, translation
+from crosswind.transforms.layout import dense, images_of, in_groups, is_channels_last, lines_of
+from crosswind.transforms.policies import pictures
 
 GEOMETRIC = ("shear-x", "shear-y", "translate-x", "translate-y", "rotate")
 _BLENDS = {
@@ -33,6 +34,20 @@ _WITHOUT = {
     "equalize": photometry.equalize,
     "invert": photometry.invert,
 }
+
+_OF_ONE_PICTURE = {
+    "brightness": pictures.brightness,
+    "colour": pictures.saturation,
+    "contrast": pictures.contrast,
+    "sharpness": pictures.sharpness,
+    "posterize": pictures.posterize,
+    "solarize": pictures.solarize,
+    "autocontrast": pictures.autocontrast,
+    "equalize": pictures.equalize,
+    "invert": pictures.invert,
+}
+LARGE = 25_000  # values of a picture from which it goes through its operations by itself
+FEW = 32  # pictures that do so whatever their size: a group of theirs is not worth its calls
 
 OPERATIONS = ("identity", *GEOMETRIC, *_BLENDS, *_LEVELS, *_WITHOUT)
 """All operations; a number stands for the operation at that place."""
@@ -142,6 +157,9 @@ def carried_out(
     """
     size = (x.shape[2], x.shape[3])
     matrices, resampled = _geometry(chains, size, once)
+    is_by_itself = x[0].numel() >= LARGE or len(x) <= FEW
+    if x.device.type == "cpu" and interpolation == "nearest" and is_by_itself:
+        return _one_after_the_other(x, chains, matrices, resampled)
     # All that is resampled at a step is one group; what is resampled later, with what follows,
     # waits among the identities.
     groups = np.where(
@@ -154,6 +172,29 @@ def carried_out(
         return _changed(OPERATIONS[group], images, torch.from_numpy(chains.magnitudes[rows, step]))
 
     return in_groups(x, groups, change)
+
+
+def _one_after_the_other(
+    x: Tensor, chains: Chains, matrices: NDArray[np.float64], resampled: NDArray[np.bool_]
+) -> Tensor:
+    """`carried_out` picture by picture, nearest pixel, in a processor's memory."""
+    lines = lines_of(dense(x))
+    last = is_channels_last(x)
+    steps = fixed_point(matrices.reshape(-1, 2, 3), x.shape[2], x.shape[3])
+    steps = steps.reshape(matrices.shape)
+    pixels_of_all = lines.numpy()
+    out = np.empty_like(pixels_of_all)
+    for row, pixels in enumerate(pixels_of_all):
+        for step, code in enumerate(chains.operations[row].tolist()):
+            if resampled[row, step]:
+                pixels = pictures.nearest(pixels, last, steps[row, step])
+            elif code and not _IS_GEOMETRIC[code]:
+                name = OPERATIONS[code]
+                magnitude = float(chains.magnitudes[row, step])
+                amount = 1.0 + magnitude if name in _BLENDS else magnitude
+                pixels = _OF_ONE_PICTURE[name](pixels, last, amount)
+        out[row] = pixels
+    return images_of(torch.from_numpy(out), x)
 
 
 def _geometry(
@@ -171,16 +212,20 @@ def _geometry(
             following = chains.operations[:, step + 1]
             is_geometric = _IS_GEOMETRIC[following]
             goes_on[:, step] = np.where(following == 0, goes_on[:, step + 1], is_geometric)
+    still = np.eye(3)[:2]
+    moves = np.empty((n, steps, 2, 3))
+    for number in np.unique(chains.operations[geometric]).tolist():
+        alike = chains.operations == number
+        moves[alike] = matrix_of(OPERATIONS[number], chains.magnitudes[alike], size)
+    moves[~geometric] = still
     matrices = np.empty((n, steps, 2, 3))
-    pending = np.tile(np.eye(3)[:2], (n, 1, 1))
+    pending = np.empty((n, 2, 3))
+    pending[:] = still
     for step in range(steps):
-        code = chains.operations[:, step]
-        for number in np.unique(code[geometric[:, step]]):
-            rows = np.flatnonzero(code == number)
-            magnitudes = chains.magnitudes[rows, step]
-            pending[rows] = _after(pending[rows], matrix_of(OPERATIONS[number], magnitudes, size))
+        composed = _after(pending, moves[:, step])
+        pending = np.where(geometric[:, step, None, None], composed, pending)
         matrices[:, step] = pending
-        pending[geometric[:, step] & ~goes_on[:, step]] = np.eye(3)[:2]
+        pending[geometric[:, step] & ~goes_on[:, step]] = still
     return matrices, geometric & ~goes_on
 
 
