@@ -213,3 +213,43 @@ def test_no_attribute_is_derived_by_a_transform_of_vectors() -> None:
             InputError, match="derive.transform: 'jitter' makes neighbours of vectors, for the"
         ):
             make_plan(study_from(values))
+
+
+def test_neighbours_between_the_values_of_a_category_are_refused(tmp_path: Path) -> None:
+    """Half of north and half of south is no patient; noise on the numbers alone is one."""
+    rows = [f"{'nes'[row % 3]},{row},{'yn'[row % 2]},{'ab'[row % 5 > 2]}" for row in range(120)]
+    (tmp_path / "patients.csv").write_text(
+        "\n".join(["site,age,ill,ward", *rows]), encoding="utf-8"
+    )
+    options = {"path": str(tmp_path / "patients.csv"), "numbers": ["age"], "categories": ["site"]}
+    source = {"source": "table", "options": options, "label": "ill", "attributes": ["ward"]}
+
+    def plan_by(**entry: Any) -> None:
+        sets: dict[str, Any] = {"validation": {"role": "validation", "law": "train"}}
+        sets |= {f"test-{number}": {"role": "test", "law": "uniform"} for number in range(3)}
+        make_plan(
+            study_from(
+                {
+                    **STUDY,
+                    "data": {"patients": {**source, "roles": {"test": 5, "validation": 0.2}}},
+                    "shifts": {"none": []},
+                    "sizes": {"small": {"total": 30}},
+                    "sets": sets,
+                    "estimators": {"near": {"estimator": "ni", **entry}},
+                }
+            )
+        )
+
+    for entry in (
+        {"transform": "along-sphere"},
+        {"transform": "jitter"},
+        {"transform": "jitter", "deviations": [1, 0, 0, 0.5]},
+    ):
+        with pytest.raises(InputError) as raised:
+            plan_by(**entry)
+        assert str(raised.value).startswith(
+            "estimators.near.transform: its neighbours are between the values of the category"
+            " 'site'; use jitter with a deviation of 0 for inputs of categories (deviations: "
+            "[1, 0, 0, 0], with"
+        )
+    plan_by(transform="jitter", deviations=[1, 0, 0, 0])

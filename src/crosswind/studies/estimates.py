@@ -14,10 +14,12 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from crosswind.core.errors import InputError
+import numpy as np
+
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Access
 from crosswind.core.registry import facts, load
-from crosswind.core.types import KINDS_OF_INPUTS, InputSpec, Job, digest
+from crosswind.core.types import KINDS_OF_INPUTS, InputColumn, InputSpec, Job, digest
 from crosswind.data.attributes import transform_facts
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL
 from crosswind.studies.spec import Study
@@ -96,9 +98,14 @@ def check_estimators(
 
 
 def check_changes(
-    study: Study, estimators: Mapping[str, Values], data: str, inputs: InputSpec | None
+    study: Study,
+    estimators: Mapping[str, Values],
+    data: str,
+    inputs: InputSpec | None,
+    columns: Sequence[InputColumn] = (),
 ) -> None:
-    """Refuse changed copies that inputs of this kind do not have. Raises `InputError`."""
+    """Refuse changed copies that inputs of this kind do not have. `columns`: of a table that the
+    inputs are of. Raises `InputError`."""
     if inputs is None:
         return
     if estimators and study.pool_rows and not pool_of_kind(inputs.kind):
@@ -120,6 +127,8 @@ def check_changes(
                 raise InputError(f"{path}.transform", problem, transforms_of(inputs.kind))
             raise InputError(path, problem, fitting_estimators(inputs.kind))
         check_handed(path, access, estimator["knobs"], inputs.shape if takes else None)
+        if takes == "features":
+            _check_categories(path, access, estimator["knobs"], columns)
 
 
 @dataclass(frozen=True)
@@ -245,6 +254,32 @@ def check_handed(
         except InputError as error:
             field = f"{path}.{error.field.partition('.')[2]}"
             raise InputError(field, error.problem, error.choices) from None
+
+
+def _check_categories(
+    path: str, access: Access, knobs: Values, columns: Sequence[InputColumn]
+) -> None:
+    """Refuse neighbours of which a category is between its values: a part of one, or several.
+    Raises `InputError`."""
+    if all(column.values is None for column in columns):
+        return
+    row: list[float] = []
+    is_category: list[bool] = []
+    for column in columns:
+        row += [1.0, *[0.0] * (column.width - 1)]
+        is_category += [column.values is not None] * column.width
+    vector = np.array([row])
+    is_moved = _handed(access, knobs)[1].apply(vector, np.array([1], dtype=np.uint64)) != vector
+    ends = np.cumsum([column.width for column in columns])
+    for column, end in zip(columns, ends, strict=True):
+        if column.values is not None and is_moved[0, end - column.width : end].any():
+            zeros = [0 if of_category else 1 for of_category in is_category]
+            problem = (
+                f"its neighbours are between the values of the category {column.name!r}; use jitter"
+                f" with a deviation of 0 for inputs of categories (deviations: {shown(zeros)}, with"
+                " each number's own in the place of 1)"
+            )
+            raise InputError(f"{path}.transform", problem)
 
 
 def kind_of_neighbours(access: Access, knobs: Values) -> str:

@@ -314,7 +314,7 @@ class _Planner:
         for label, model in prompted.items():
             classes = [str(value) for value in dataset.attribute(label_attribute).values]
             question_of(model["knobs"], classes, f"models.{label}")
-        check_changes(study, self.estimators, point.data, dataset.input)
+        check_changes(study, self.estimators, point.data, dataset.input, dataset.input_columns)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
 
     def _common(
