@@ -112,9 +112,23 @@ def test_what_cannot_be_told_is_not_told_and_the_seeds_it_takes_are_asked_for() 
         "No shift is shown to cost accuracy (at best a cost of 16 points would have been told"
     )
     assert answer.sentences[1] == "None of 2 methods is shown to win any of it back."
-    asked = re.fullmatch(r"crosswind run STUDY --set seeds=(\d+)", answer.command)
-    most = sorted(one.seeds[1] for one in findings.items if one.metric == "accuracy")
-    assert asked and int(asked[1]) == most[len(most) // 2]
+    assert answer.next_step == (
+        "4 seeds leave open how far runs spread: run 10, which say how many would tell 5 points."
+    )
+    assert answer.command == "crosswind run STUDY --set seeds=10"
+
+
+@pytest.mark.parametrize(("n", "spread"), [(4, 0.015), (12, 0.03)])
+def test_as_many_seeds_as_tell_5_points_are_asked_for(n: int, spread: float) -> None:
+    level = {**dict.fromkeys(ACCURACY, 0.8), ("SC", "groupdro"): 0.82}
+    findings = found(level, n=n, spread=spread)
+    most = sorted(one.seeds[1] for one in findings.items if one.metric == "accuracy" and one.seeds)
+    number = most[len(most) // 2]
+    assert n < number <= 50
+    assert findings.answer.command == f"crosswind run STUDY --set seeds={number}"
+    assert findings.answer.next_step.startswith("to tell 5 points") and (
+        f"run {number} seeds." in findings.answer.next_step
+    )
 
 
 def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
@@ -139,9 +153,10 @@ def repeated(n: int, spread: float, seeds: int = 1, gain: float = 0.03) -> Study
 def test_a_study_that_repeats_by_split_seeds_is_asked_for_more_of_them() -> None:
     """Ten of them with a wide spread tell nothing; "run five seeds" would be fewer."""
     answer = repeated(10, 0.1)
-    asked = re.fullmatch(r"crosswind run STUDY --set split_seeds=(\d+)", answer.command)
-    assert asked and int(asked[1]) > 10
-    assert answer.next_step.startswith("to tell 5 points") and "split seeds" in answer.next_step
+    needed = re.search(r"which would take (\d+) split seeds; 50 would tell (\d+)", answer.next_step)
+    assert needed and answer.command == "crosswind run STUDY --set split_seeds=50"
+    assert int(needed[1]) > 50 and int(needed[2]) == round(5 * (int(needed[1]) / 50) ** 0.5)
+    assert repeated(50, 0.5).command == "", "a study of so many is rather changed"
     crossed = repeated(6, 0.1, seeds=2)
     assert crossed.command == "crosswind run STUDY --set split_seeds=12"
     assert re.search(r"a difference of .* would have been told with a power", crossed.next_step)

@@ -18,7 +18,7 @@ from crosswind.studies.reading import (
     read_study_file,
     shipped_studies,
 )
-from crosswind.studies.spec import json_schema, load_study, study_from
+from crosswind.studies.spec import json_schema, load_study, scale_of, study_from
 
 
 def test_numbers_and_words_follow_yaml_1_2() -> None:
@@ -276,3 +276,36 @@ def test_a_scale_may_lie_over_another_one() -> None:
 def test_a_scale_over_what_is_none_is_refused(scales: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         study_from({**BASE, "scales": scales})
+
+
+def test_the_scale_of_a_study_that_was_run_is_known_from_its_fields() -> None:
+    """What a store holds of a study has no word for its scale, and "run more seeds" must name it."""
+    n_pairs = 0
+    for name, path in shipped_studies().items():
+        values = read_study_file(path)
+        for scale in (None, *(values.get("scales") or {})):
+            study = study_from(values, name=name, scale=scale)
+            written = study.model_dump(mode="json", exclude_unset=True)
+            if study.name == name and (scale is None or values["scales"][scale]):
+                assert scale_of(written) == scale, (name, scale)
+                assert scale_of({**written, "seeds": 77, "split_seeds": 3}) == scale
+                n_pairs += 1
+    assert n_pairs > 100
+
+
+def test_a_scale_with_another_setting_is_still_that_scale() -> None:
+    study = load_study("wiles2022/unseen", "small", ["training.steps=7", "seeds=2"])
+    assert scale_of(study.model_dump(mode="json", exclude_unset=True)) == "small"
+
+
+def test_the_scale_of_a_study_of_ones_own_changes_nothing_when_it_is_laid_once_more() -> None:
+    small = {"training": {"steps": 5}, "methods": {"irm": None}}
+    scales = {"small": small, "tiny": {"over": "small", "seeds": 1, "training": {"batch": 4}}}
+    values = {
+        **load_study("jeon2025/sizes").model_dump(mode="json", exclude_unset=True),
+        "methods": {"erm": {}, "irm": {}},
+        "scales": scales,
+    }
+    for scale in (None, *scales):
+        study = study_from(values, name="mine", scale=scale).model_copy(update={"name": "mine"})
+        assert scale_of(study.model_dump(mode="json", exclude_unset=True)) == scale

@@ -181,7 +181,7 @@ class StudyRecord:
     def findings(self) -> Findings | None:
         """The findings of the study, in sentences; None where nothing can be compared."""
         with damage_named(self.store, self.name):
-            return find(self.places, self.resolved, self.claims, self.runs)
+            return find(self.places, self.resolved, self.claims, self.runs, self.given)
 
     def to_text(self) -> str:
         """The printed text: the findings and two tables, of the first place; without findings every

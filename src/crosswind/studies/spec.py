@@ -7,6 +7,7 @@ rest and makes the runs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ from crosswind.studies.reading import (
     find_study,
     merge,
     read_study_file,
+    shipped_studies,
 )
 from crosswind.training.selection import RULES
 
@@ -590,6 +592,11 @@ class Study(_Strict):
         return list(range(several)) if isinstance(several, int) else list(several)
 
 
+UNSCALED = ("seeds", "split_seed", "split_seeds", "claims")
+"""Fields that leave a scale what it is: how often a study repeats itself, and what it asks of its
+runs, which is written out."""
+
+
 def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
     """A study by file or shipped name, with an overlay and `key=value` settings laid over it.
 
@@ -649,6 +656,52 @@ def _with_scale(
     for name in reversed(laid):
         merged = merge(merged, {key: of for key, of in overlays[name].items() if key != "over"})
     return merged
+
+
+def scale_of(written: Mapping[str, Any]) -> str | None:
+    """The scale that has been laid over a study, whatever its seeds and claims; None for its file as
+    it stands.
+
+    `written`: its fields as a store has them, which have no word for it. Of a shipped study that
+    was run with other settings, the scale that differs in the fewest fields. Raises `InputError` for
+    scales that are none.
+    """
+    path = shipped_studies().get(str(written.get("name")))
+    if path is None:
+        return _scale_laid(written)
+    values = read_study_file(path)
+    fields = _scaled(written)
+    differing = {}
+    for scale in (None, *(values.get("scales") or {})):
+        study = study_from(values, name=str(written["name"]), scale=scale)
+        of_scale = _scaled(study.model_dump(mode="json", exclude_unset=True))
+        names = {*fields, *of_scale}
+        differing[scale] = sum(fields.get(name) != of_scale.get(name) for name in names)
+    return min(differing, key=lambda scale: differing[scale])
+
+
+def _scale_laid(written: Mapping[str, Any]) -> str | None:
+    """The scale that changes nothing when it is laid over a study's fields once more. Raises
+    `InputError` for scales that are none."""
+    overlays = written.get("scales")
+    if not isinstance(overlays, Mapping):
+        return None
+    sizes: dict[str, int] = {}
+    for name, overlay in overlays.items():
+        if (
+            isinstance(overlay, Mapping)
+            and overlay
+            and _scaled(_with_scale(written, overlays, name, "study")) == _scaled(written)
+        ):
+            sizes[name] = len(str(overlay)) + len(str(overlays.get(overlay.get("over"), "")))
+    # A scale over another one changes nothing of it either, and holds more.
+    return max(sizes, key=lambda name: sizes[name], default=None)
+
+
+def _scaled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that make a scale what it is, as JSON has them."""
+    plain_fields: dict[str, Any] = json.loads(json.dumps(dict(fields)))
+    return {name: value for name, value in plain_fields.items() if name not in UNSCALED}
 
 
 def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study:

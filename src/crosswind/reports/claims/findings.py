@@ -12,6 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from crosswind.core.errors import counted, plain
@@ -134,12 +135,13 @@ def find(
     resolved: Mapping[str, Any],
     claims: Sequence[Judgement | PooledJudgement],
     runs: Sequence[Mapping[str, Any]],
+    written: Mapping[str, Any] = MappingProxyType({}),
 ) -> Findings | None:
     """The findings of a study on its test sets by the first of its selection rules; None where
     nothing can be compared.
 
     `shown`: its places, `resolved`: the study with every default, `claims`: judged, `runs`: each
-    with its `status`.
+    with its `status`, `written`: the study as its file and scale have it.
     """
     rule = str(resolved["selection"][0])
     rule_results = [
@@ -150,7 +152,7 @@ def find(
         return None
     parts = list(_parts(rule_results, findings, claims))
     return Findings(
-        answer_of(rule_results, findings, resolved, runs),
+        answer_of(rule_results, findings, resolved, runs, written),
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
         [

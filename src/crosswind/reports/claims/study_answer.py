@@ -6,11 +6,13 @@ They say what the findings below them say, no more: a cost or a gain is named on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import plain
+from crosswind.core.errors import InputError, plain
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
@@ -24,6 +26,11 @@ CLAUSES = 4
 """Shifts that the question puts into words; of more it names as many and counts the others."""
 SEEDS_AT_LEAST = 5
 """Seeds that are asked for where there is no spread to reckon with."""
+SEEDS_OF_SPREAD = 10
+"""Seeds that tell how far runs spread to within a factor of two: of fewer, the upper end of how many
+more are wanted is hundreds."""
+MOST_SEEDS = 50
+"""Seeds beyond which a study is rather changed than repeated."""
 WORST = "worst_group"
 
 
@@ -76,16 +83,17 @@ def answer_of(
     findings: Sequence[Finding],
     resolved: Mapping[str, Any],
     runs: Sequence[Mapping[str, Any]],
+    written: Mapping[str, Any],
 ) -> StudyAnswer:
     """The answer of a study from its findings, of which there is one at least.
 
     `rule_results`: the places of one selection rule, `resolved`: the study with every default,
-    `runs`: each with its `status`.
+    `runs`: each with its `status`, `written`: the study as its file and scale have it.
     """
     told = [finding for finding in findings if finding.told]
     main = max(told or findings, key=_size)
     here = next(places for places in rule_results if places.place == main.place)
-    study = _AskedStudy(here, findings, resolved, runs)
+    study = _AskedStudy(here, findings, resolved, runs, written)
     next_step, command = study.next_step()
     return StudyAnswer(
         study.question(),
@@ -111,12 +119,14 @@ class _AskedStudy:
         findings: Sequence[Finding],
         resolved: Mapping[str, Any],
         runs: Sequence[Mapping[str, Any]],
+        written: Mapping[str, Any],
     ) -> None:
         self.at_place = at_place
         self.all_findings = findings
         self.findings = [finding for finding in findings if finding.place == at_place.place]
         self.resolved = resolved
         self.runs = runs
+        self.written = written
         self.settings = list(dict.fromkeys(finding.place for finding in findings))
         self.costs = self._of(COST, HEADLINE.name)
         self.worst_costs = {finding.shift: finding for finding in self._of(COST, WORST)}
@@ -405,7 +415,20 @@ class _AskedStudy:
         if number <= runs:
             # They were enough, and told nothing: what is there is smaller.
             return f"{size} would have been told{half}; what is left open is likely smaller.", ""
-        return f"to tell {size}{half}, run {number:,} {name}.", self._run(number, repeated)
+        if number <= MOST_SEEDS:
+            return f"to tell {size}{half}, run {number:,} {name}.", self._run(number, repeated)
+        if runs < SEEDS_OF_SPREAD:
+            return (
+                f"{runs} {name} leave open how far runs spread: run {SEEDS_OF_SPREAD}, which say how"
+                f" many would tell {size}.",
+                self._run(SEEDS_OF_SPREAD, repeated),
+            )
+        reach = 100 * EFFECT * math.sqrt(number / MOST_SEEDS)
+        return (
+            f"runs spread too far to tell {size}{half}, which would take {number:,} {name};"
+            f" {MOST_SEEDS} would tell {reach:.0f} points. More rows or longer training steady them.",
+            "" if runs >= MOST_SEEDS else self._run(MOST_SEEDS, repeated),
+        )
 
     def _more_runs(self, compared: Sequence[Finding], runs: int) -> tuple[str, str]:
         """The next step where no number of seeds can be reckoned: too few for a spread, no spread at
@@ -432,9 +455,16 @@ class _AskedStudy:
         from crosswind.studies.reading import shipped_studies
 
         name = self.at_place.place.study
-        field = "split_seeds" if split else "seeds"
-        more = f" --set {field}={seeds}" if seeds else ""
-        return f"crosswind run {name if name in shipped_studies() else 'STUDY'}{more}"
+        words = [name if name in shipped_studies() else "STUDY"]
+        if self.written.get("scales"):
+            from crosswind.studies.spec import scale_of
+
+            with suppress(InputError):  # of a store that holds something else there
+                scale = scale_of(self.written)
+                words += [f"--scale {scale}"] if scale else []
+        if seeds:
+            words.append(f"--set {'split_seeds' if split else 'seeds'}={seeds}")
+        return f"crosswind run {' '.join(words)}"
 
 
 # -- words -----------------------------------------------------------------------------------------
