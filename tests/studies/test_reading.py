@@ -309,3 +309,25 @@ def test_the_scale_of_a_study_of_ones_own_changes_nothing_when_it_is_laid_once_m
     for scale in (None, *scales):
         study = study_from(values, name="mine", scale=scale).model_copy(update={"name": "mine"})
         assert scale_of(study.model_dump(mode="json", exclude_unset=True)) == scale
+
+
+def test_entries_of_each_are_what_the_name_of_the_old_one_says() -> None:
+    """`erm: {each: ...}` is erm at every value, as `erm: {}` is erm; a name of one's own is none."""
+    sizes = load_study("jeon2025/sizes").model_dump(mode="json", exclude_unset=True)
+    values = {
+        **{name: value for name, value in sizes.items() if name != "scales"},
+        "models": {"mlp": {"each": {"layers": [1, 2]}}},
+        "methods": {"erm": {"each": {"label_noise": [0, 0.1]}}},
+        "estimators": {"ni": {"each": {"transform": ["randaugment", "translate"]}}},
+        "reference": "erm-0",
+    }
+    study = study_from(values, name="mine")
+    assert {name: entry["model"] for name, entry in study.models.items()} == {
+        "mlp-1": "mlp",
+        "mlp-2": "mlp",
+    }
+    assert [entry["method"] for entry in study.methods.values()] == ["erm", "erm"]
+    assert [entry["estimator"] for entry in study.estimators.values()] == ["ni", "ni"]
+    methods = {"mine": {"each": {"method": ["erm", "irm"], "label_noise": [0]}}}
+    study = study_from({**values, "methods": methods, "reference": "mine-erm-0"}, name="mine")
+    assert [entry["method"] for entry in study.methods.values()] == ["erm", "irm"]

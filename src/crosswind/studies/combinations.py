@@ -20,8 +20,9 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     their order.
 
     A key of `each` is the path of a setting inside the entry (`training.batch`). The new entry is
-    named by the old one and the values, `cnn-1-128`. A method whose `models` name the old one is
-    run with all that were made of it. Raises `InputError`.
+    named by the old one and the values, `cnn-1-128`; where the old one's name says what it is, as
+    `erm` does, so it is of the new ones. A method whose `models` name the old one is run with all
+    that were made of it. Raises `InputError`.
     """
     out = dict(values)
     expanded_models: dict[str, list[str]] = {}
@@ -33,7 +34,8 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             continue
         out[field] = {}
         for label, settings in entries.items():
-            expanded = list(_entries(str(label), settings, f"{where}: {field}.{label}"))
+            kind, path = field.removesuffix("s"), f"{where}: {field}.{label}"
+            expanded = list(_entries_of_kind(kind, str(label), settings, path))
             if field == "models":
                 expanded_models[str(label)] = [name for name, _ in expanded]
             for name, entry in expanded:
@@ -52,6 +54,14 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             for label, settings in out["methods"].items()
         }
     return out
+
+
+def _entries_of_kind(kind: str, label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The entries made of one, each with its `kind`: what the one is called, unless it says so."""
+    for name, entry in _entries(label, settings, path):
+        if name != label:
+            entry.setdefault(kind, label)
+        yield name, entry
 
 
 def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:

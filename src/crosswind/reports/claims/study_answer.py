@@ -397,11 +397,8 @@ class _AskedStudy:
         compared = headline or undecided
         repeated = any(finding.difference.splits > 1 for finding in compared)
         name = "split seeds" if repeated else "seeds"
-        ranges = []
-        for finding in compared:
-            needed = finding.repeats if repeated else finding.seeds
-            if needed:
-                ranges.append(needed)
+        needed = [finding.repeats if repeated else finding.seeds for finding in compared]
+        ranges = list(filter(None, needed))
         ends = sorted(most for _, most in ranges if most is not None)
         size = f"{EFFECT * 100:.0f} points"
         runs = max(finding.difference.n for finding in compared)
@@ -417,15 +414,23 @@ class _AskedStudy:
             return f"{size} would have been told{half}; what is left open is likely smaller.", ""
         if number <= MOST_SEEDS:
             return f"to tell {size}{half}, run {number:,} {name}.", self._run(number, repeated)
+        return self._seeds_beyond_reach(number, runs, f"{size}{half}", repeated)
+
+    def _seeds_beyond_reach(
+        self, number: int, runs: int, aim: str, repeated: bool
+    ) -> tuple[str, str]:
+        """The next step where more seeds would tell `EFFECT` than anybody runs. `aim`: what they
+        would tell, in words; `repeated`: by split seeds."""
+        name = "split seeds" if repeated else "seeds"
         if runs < SEEDS_OF_SPREAD:
             return (
                 f"{runs} {name} leave open how far runs spread: run {SEEDS_OF_SPREAD}, which say how"
-                f" many would tell {size}.",
+                f" many would tell {EFFECT * 100:.0f} points.",
                 self._run(SEEDS_OF_SPREAD, repeated),
             )
         reach = 100 * EFFECT * math.sqrt(number / MOST_SEEDS)
         return (
-            f"runs spread too far to tell {size}{half}, which would take {number:,} {name};"
+            f"runs spread too far to tell {aim}, which would take {number:,} {name};"
             f" {MOST_SEEDS} would tell {reach:.0f} points. More rows or longer training steady them.",
             "" if runs >= MOST_SEEDS else self._run(MOST_SEEDS, repeated),
         )
