@@ -399,3 +399,16 @@ def test_the_number_of_seeds_has_the_power(sd: float) -> None:
 
 def shift_is_large(sd: float, n: int) -> bool:
     return 0.05 / sd * math.sqrt(n) > 30
+
+
+def test_no_end_of_an_interval_is_beyond_100_points() -> None:
+    """Two runs of a method spread so far that t would have their mean anywhere."""
+    findings = found(rows(scores(2, 0.3, 3)))
+    assert findings is not None
+    text = " ".join(line for _, lines in findings.parts for line in lines)
+    ends = [
+        float(end)
+        for pair in re.findall(r"\[([+-][\d.]+, [+-][\d.]+)\]", text)
+        for end in pair.split(", ")
+    ]
+    assert len(ends) >= 10 and max(map(abs, ends)) == 100.0

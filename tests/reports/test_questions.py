@@ -171,6 +171,12 @@ def test_a_worst_group_of_one_row_is_no_finding() -> None:
     assert {finding.metric for finding in plain.items} == {"accuracy", "worst_group"}
 
 
+def test_a_group_of_several_attributes_is_named_as_a_list() -> None:
+    several = "kind=benign, ruler=no, skin=dark, lamp=on"
+    (answer,) = answers(scored_rows(COST, spread=0.005, groups={**GROUPS, several: -0.5}))
+    assert "worst for kind benign with ruler no, skin dark and lamp on: " in answer
+
+
 def test_what_could_not_have_been_told_is_not_called_no_cost() -> None:
     means = {("none", "erm"): 0.75, ("SC", "erm"): 0.72}
     (answer,) = answers(scored_rows(means, n=3, spread=0.08))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import effects_told
+from crosswind.reports.claims.shift_words import joined
 from crosswind.reports.claims.verdict_words import POWER
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
 from crosswind.reports.scores.notes import at_chance, chance_level
@@ -287,8 +288,9 @@ def _cost_words(cost: Finding) -> str:
 
 
 def _points(difference: float, sign: str = "") -> str:
-    """A difference in percentage points, with a decimal where it is below one."""
-    points = difference * 100
+    """A difference in percentage points, with a decimal where it is below one; of an interval of few
+    seeds no end is beyond 100."""
+    points = min(100.0, max(-100.0, difference * 100))
     return f"{points:{sign}.0f}" if abs(points) >= 0.95 else f"{points:{sign}.1f}"
 
 
@@ -303,7 +305,8 @@ def _worst_words(entry: Entry, cost: Finding | None) -> str:
     name = min(several, key=lambda group: accuracies[group])
     n_rows = rows_by_group.get(name, FEW_ROWS)
     few = f" of its {n_rows} test rows a run" if n_rows < FEW_ROWS else ""
-    words = name.replace(", ", " with ").replace("=", " ")
+    label, *attributes = name.replace("=", " ").split(", ")
+    words = " with ".join([label, *([joined(attributes)] if attributes else [])])
     lost = (
         f", where the worst group loses {abs(cost.difference.mean) * 100:.0f} points"
         if cost is not None and cost.told and cost.difference.mean < 0

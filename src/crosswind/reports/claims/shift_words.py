@@ -22,11 +22,11 @@ def shift_clause(shift: str, resolved: Settings, data: str = "") -> str:
     """
     parts = _parts(resolved.get("shifts", {}).get(shift, ()))
     if is_combination(shift, resolved):
-        return f"{_joined(list(map(str, parts)))} come together"
+        return f"{joined(list(map(str, parts)))} come together"
     entry = resolved.get("data", {}).get(data)
     entry = entry if isinstance(entry, Mapping) else {}
     clauses = [_clause(part, resolved, entry, data) for part in parts]
-    return _joined(clauses) if all(clauses) else ""
+    return joined(clauses) if all(clauses) else ""
 
 
 def is_combination(shift: str, resolved: Settings) -> bool:
@@ -124,10 +124,10 @@ def _listed(values: Any) -> list[str]:
 
 def _counted(names: Sequence[str]) -> str:
     shown, hidden = list(names[:_VALUES_SHOWN]), len(names) - _VALUES_SHOWN
-    return _joined([*shown, f"{hidden} more"] if hidden > 0 else shown, "or")
+    return joined([*shown, f"{hidden} more"] if hidden > 0 else shown, "or")
 
 
-def _joined(words: Sequence[str], last: str = "and") -> str:
+def joined(words: Sequence[str], last: str = "and") -> str:
     """Words as a list in a sentence."""
     if len(words) < 2:
         return "".join(words)

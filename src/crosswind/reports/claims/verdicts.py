@@ -237,9 +237,13 @@ def star_words(verdicts: Verdicts, reference: str) -> tuple[str, str]:
 
 
 def end_in_points(value: float, at_margin: bool, sign: str = "") -> str:
-    """An end of an interval in points, with more digits where one digit would put it on 0, or on
-    the margin of an equality."""
-    points = 100 * value
+    """An end of an interval of a difference of shares in points, with more digits where one digit
+    would put it on 0, or on the margin of an equality.
+
+    No two shares differ by more than 100 points: an interval of few seeds that goes beyond ends
+    there.
+    """
+    points = min(100.0, max(-100.0, 100 * value))
     bounds = (0.0, 100 * MARGIN) if at_margin else (0.0,)
     fitting = (digits for digits in (1, 2, 3) if round(abs(points), digits) not in bounds)
     return f"{points:{sign}.{next(fitting, 1)}f}"
