@@ -26,7 +26,9 @@ _MULTIPLY_2_UNSIGNED = 0x846CA68B
 _GOLDEN_UNSIGNED = 0x9E3779B9
 _MULTIPLY_2 = _MULTIPLY_2_UNSIGNED - (1 << 32)
 _GOLDEN = _GOLDEN_UNSIGNED - (1 << 32)
-FEW = 4096  # numbers in all
+FEW = 4096
+"""Numbers, in all rows, up to which NumPy draws them: below it a call of torch costs more than it
+saves."""
 
 
 def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:
