@@ -182,8 +182,8 @@ def test_the_hypersphere_has_a_set_at_every_distance_and_shares_of_noise(
     for name, (angle,) in laws.items():
         number, _, of_all = name.partition("-of-")
         assert round(int(number) / int(of_all), 3) == angle
-    near = [job for job in plan.jobs if job.kind == "vary" and job.spec["near"]]
-    assert len(near) == networks * distances
+    neighbour_jobs = [job for job in plan.jobs if job.kind == "vary" and job.spec["near"]]
+    assert len(neighbour_jobs) == networks * distances
 
 
 @pytest.mark.parametrize("study", ["ng2022/cifar", "ng2022/numbers"])

@@ -16,7 +16,7 @@ from crosswind.core.errors import InputError, plain
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
-from crosswind.reports.claims.shift_words import is_combination, shift_clause
+from crosswind.reports.claims.shift_words import is_combination, joined, shift_clause
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
 from crosswind.reports.scores.notes import MARK
 from crosswind.reports.scores.results import Place, PlaceResults
@@ -180,7 +180,7 @@ class _AskedStudy:
         words = [f"{clause} ({shift})" if clause else shift for shift, clause in alone or clauses]
         if alone and len(alone) < len(clauses):
             words.append("several of these come together")
-        return f" when, in training, {_listed(words, 'or')}"
+        return f" when, in training, {joined(words, 'or')}"
 
     def _together(self, shift: str) -> str:
         """The parts of a combination in words, where the study has no shift of one part alone."""
@@ -189,7 +189,7 @@ class _AskedStudy:
         for part in self.resolved["shifts"][shift]:
             clause = shift_clause(part, self.resolved, data)
             words.append(f"{clause} ({part})" if clause else str(part))
-        return f"{_listed(words, 'and')}, all at once ({shift})"
+        return f"{joined(words, 'and')}, all at once ({shift})"
 
     # -- the answer ------------------------------------------------------------------------------
 
@@ -509,12 +509,6 @@ def _counted_costs(told: int, tried: int) -> str:
 def _called(reference: str) -> str:
     """The reference as a reader of another field would call it."""
     return f"plain training ({reference})" if reference == "erm" else reference
-
-
-def _listed(words: Sequence[str], last: str) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def _seed_words(counts: Sequence[int]) -> str:
