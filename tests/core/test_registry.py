@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +101,40 @@ def test_knobs_are_checked_by_type_and_domain() -> None:
     ]:
         with pytest.raises(InputError, match=words):
             resolve(knobs, values, "m", "thing")
+
+
+def test_a_name_is_found_without_reading_the_whole_room() -> None:
+    """By a process of its own: the files that this one has read are not forgotten."""
+    code = """
+from crosswind.core import registry
+read = []
+parsed = registry._parsed
+registry._parsed = lambda path: read.append(path.name) or parsed(path)
+groupdro = registry.facts("methods", "groupdro")
+assert "groupdro.py" in read and "vicreg.py" not in read, read
+assert groupdro == next(m for m in registry.listing("methods") if m.name == "groupdro")
+assert "vicreg.py" in read and read.count("groupdro.py") == 1, read
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("written", ['"out" "side"', '"out\\x73ide"', "'outside'"])
+def test_a_name_is_found_however_it_is_written(
+    written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text(
+        "from crosswind.core.registry import register\n"
+        f'@register({written}, kind="transform")\nclass Outside:\n    """An outside one."""\n'
+    )
+    caches = (registry._scan, registry._find, registry._files_of_room)
+    monkeypatch.setattr(registry, "_plugins", lambda: [("theirs", path)])
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        assert registry.facts("transforms", "outside").qualname == "Outside"
+        assert "outside" in [transform.name for transform in registry.listing("transforms")]
+    finally:
+        for cached in caches:
+            cached.cache_clear()

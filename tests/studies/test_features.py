@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from tests.models.tiny_clip import clip_folder
-from typer.testing import CliRunner
 
 import crosswind as cw
-from crosswind.cli.main import app
+from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.storage.predictions_file import run_predictions
 from crosswind.storage.store import Store
@@ -170,15 +169,13 @@ def test_what_has_no_features_is_refused(
 
 
 def test_clusters_of_features_are_an_attribute_as_in_table_15(
-    store: tuple[Path, dict[str, str]], tmp_path: Path
+    store: tuple[Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Six clusters; one group is trained on, here 1 and 4, and two that no training shows, 3 and 6,
     are tested on."""
     out, keys = store
-    invoked = CliRunner().invoke(
-        app, ["features", f"{out}#{keys['erm']}", "--rows", "all", "--out", str(tmp_path / "f")]
-    )
-    assert invoked.exit_code == 0 and "features.npy" in invoked.output
+    words = ["features", f"{out}#{keys['erm']}", "--rows", "all", "--out", str(tmp_path / "f")]
+    assert _status(words) == 0 and "features.npy" in capsys.readouterr().out
     features = np.load(tmp_path / "f" / "features.npy")
     with (tmp_path / "f" / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

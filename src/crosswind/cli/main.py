@@ -2,41 +2,23 @@
 
 Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed
 runs, and a check that found something, ends with 1; an interrupt with 130. `--debug`, wherever it stands,
-prints the log and the traces of refusals. Verbs import what they
-need when they are called, so help and lists start at once.
+prints the log and the traces of refusals. The verb that is called alone is imported, and imports
+what it needs, so help and lists start at once.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
 
-from crosswind.cli.advise import advise_command
-from crosswind.cli.audit import audit_command
-from crosswind.cli.best import best_command
-from crosswind.cli.compare import compare_command
-from crosswind.cli.doctor import doctor_command
-from crosswind.cli.estimate import estimate_command
-from crosswind.cli.export import export_command
-from crosswind.cli.features import features_command
-from crosswind.cli.init import init_command
-from crosswind.cli.list import list_command
-from crosswind.cli.new import new_command
-from crosswind.cli.plan import plan_command, schema_command
-from crosswind.cli.prepare import prepare_command
-from crosswind.cli.report import report_command
-from crosswind.cli.run import run_command
-from crosswind.cli.serve import serve_command
-from crosswind.cli.show import show_command
-from crosswind.cli.status import check_command, status_command
-from crosswind.cli.submit import submit_command
 from crosswind.core.errors import CrosswindError, one_line
 from crosswind.core.log import LOGGER, shown_log
 from crosswind.core.printing import LOCALE_REMEDY, escape_output
@@ -52,38 +34,30 @@ UNFORESEEN = (
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _ClickException: Any = typer.BadParameter.__mro__[2]
 
-app = typer.Typer(
-    name="crosswind",
-    help=(
-        "A wind tunnel for classifiers: controlled distribution shifts, robustness methods, honest"
-        " statistics."
-    ),
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("init")(init_command)
-app.command("run")(run_command)
-app.command("submit")(submit_command)
-app.command("plan")(plan_command)
-app.command("status")(status_command)
-app.command("serve")(serve_command)
-app.command("report")(report_command)
-app.command("best")(best_command)
-app.command("compare")(compare_command)
-app.command("export")(export_command)
-app.command("check")(check_command)
-app.command("prepare")(prepare_command)
-app.command("list")(list_command)
-app.command("show")(show_command)
-app.command("audit")(audit_command)
-app.command("advise")(advise_command)
-app.command("estimate")(estimate_command)
-app.command("features")(features_command)
-app.command("schema")(schema_command)
-app.command("new")(new_command)
-app.command("doctor")(doctor_command)
+MODULES = {
+    "init": "init",
+    "run": "run",
+    "submit": "submit",
+    "plan": "plan",
+    "status": "status",
+    "serve": "serve",
+    "report": "report",
+    "best": "best",
+    "compare": "compare",
+    "export": "export",
+    "check": "status",
+    "prepare": "prepare",
+    "list": "list",
+    "show": "show",
+    "audit": "audit",
+    "advise": "advise",
+    "estimate": "estimate",
+    "features": "features",
+    "schema": "plan",
+    "new": "new",
+    "doctor": "doctor",
+}
+"""Verb, in the order of the help -> module of this package that defines `VERB_command`."""
 
 
 def _version(value: bool) -> None:
@@ -94,7 +68,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
@@ -106,6 +79,27 @@ def _root(
     ),
 ) -> None:
     pass
+
+
+def command_line(verbs: Iterable[str] = MODULES) -> Any:
+    """The command `crosswind` with some of its verbs: making all 21 takes longer than most of them
+    need to begin."""
+    app = typer.Typer(
+        name="crosswind",
+        help=(
+            "A wind tunnel for classifiers: controlled distribution shifts, robustness methods,"
+            " honest statistics."
+        ),
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for verb in verbs:
+        module = importlib.import_module(f"crosswind.cli.{MODULES[verb]}")
+        app.command(verb)(getattr(module, f"{verb}_command"))
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -136,7 +130,7 @@ def _run(words: list[str]) -> int:
     # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF
     # data are common in photographs.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    command = typer.main.get_command(app)
+    command = command_line([verb for verb in words[:1] if verb in MODULES] or MODULES)
     try:
         status = command.main(
             args=words,

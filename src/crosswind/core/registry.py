@@ -1,10 +1,11 @@
 """Find by name, without importing: the facts of every registered class are read from its file.
 
 A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and
-help may not import torch, which most of these files do. So each file of a room is parsed, and only
+help may not import torch, which most of these files do. So the files of a room are parsed, and only
 the *declarations* of a registered class are evaluated: docstring, knobs, needs, limit, action,
 built, version. Nothing but the words of `crosswind.core.knobs` and its neighbours is known to them.
-`load` imports the file.
+A list parses every file of its room, a name only those that register it. `load` imports
+the file.
 
 Classes outside the package come by the entry-point group `crosswind`, whose values name modules
 (read in the same way), or are registered by being defined in the running program. A worker process
@@ -18,6 +19,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -156,8 +158,9 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
             taken = None
         else:
             taken = (registered.__module__, registered.__qualname__)
-        if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
-            taken = (_scan(room)[name].module, _scan(room)[name].qualname)
+        installed = None if _is_ours(cls.__module__) else _find(room, name)
+        if taken is None and installed is not None:
+            taken = (installed.module, installed.qualname)
         if taken not in (None, identity):
             problem = f"{name!r} is already registered in {room} by {'.'.join(taken or ())}"
             raise InputError("name", problem)
@@ -183,9 +186,9 @@ def listing(room: str) -> list[Facts]:
 def facts(room: str, name: str, field: str = "name") -> Facts:
     """The facts of one thing; an unknown name is an `InputError` on `field` with the nearest
     names."""
-    scanned = _scan(room)
-    if name in scanned:
-        return scanned[name]
+    installed = _find(room, name)
+    if installed is not None:
+        return installed
     if (room, name) not in _LIVE:
         import_named()
     if (room, name) in _LIVE:
@@ -212,7 +215,7 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
     where it has no file, as in an interactive session.
     """
     declared = [
-        (name, cls.__module__) for (room, name), cls in _LIVE.items() if name not in _scan(room)
+        (name, cls.__module__) for (room, name), cls in _LIVE.items() if _find(room, name) is None
     ]
     declared += [(function.__name__, function.__module__) for function in functions]
     modules = set()
@@ -247,18 +250,44 @@ def _room_of(kind: str) -> str:
 
 @cache
 def _scan(room: str) -> dict[str, Facts]:
-    package, _ = ROOMS[room]
+    """The facts of every class of a room that is installed, by name."""
     facts_by_name: dict[str, Facts] = {}
-    for module, path in [*_files_of(package), *_plugins()]:
-        for facts_read in _read(module, path, room):
-            if facts_read.name in facts_by_name:
-                problem = (
-                    f"{facts_read.name!r} is registered in {room} by"
-                    f" {facts_by_name[facts_read.name].module} and {facts_read.module}"
-                )
-                raise InputError("name", problem)
-            facts_by_name[facts_read.name] = facts_read
+    for module, path in _files_of_room(room):
+        for facts_read in _read_once(module, path, room):
+            _add(facts_by_name, facts_read)
     return facts_by_name
+
+
+@cache
+def _find(room: str, name: str) -> Facts | None:
+    """The facts of one installed class, from the files alone that register its name."""
+    registering = re.compile(rf"""register\(\s*["']{re.escape(name)}["']""")
+    named: dict[str, Facts] = {}
+    for module, path in _files_of_room(room):
+        if registering.search(_registering_text(module, path)):
+            for facts_read in _read_once(module, path, room):
+                if facts_read.name == name:
+                    _add(named, facts_read)
+    # A name may be written otherwise, in two parts or with an escape.
+    return named.get(name) or _scan(room).get(name)
+
+
+def _add(facts_by_name: dict[str, Facts], facts_read: Facts) -> None:
+    """Add the facts of a class. Raises `InputError` where its name is taken."""
+    if facts_read.name in facts_by_name:
+        taken = facts_by_name[facts_read.name]
+        problem = (
+            f"{facts_read.name!r} is registered in {taken.room} by"
+            f" {taken.module} and {facts_read.module}"
+        )
+        raise InputError("name", problem)
+    facts_by_name[facts_read.name] = facts_read
+
+
+@cache
+def _files_of_room(room: str) -> list[tuple[str, Path]]:
+    package, _ = ROOMS[room]
+    return [*_files_of(package), *_plugins()]
 
 
 def _files_of(package: str) -> list[tuple[str, Path]]:
@@ -333,11 +362,25 @@ def _is_ours(module: str) -> bool:
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
+@cache
+def _registering_text(module: str, path: Path) -> str:
+    """The text of a file, empty where it registers nothing."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise _unreadable(module, path, error) from None
+    return text if "register(" in text else ""
+
+
+def _unreadable(module: str, path: Path, error: Exception) -> InputError:
+    return InputError(module, f"{path.name} cannot be read as Python: {error}")
+
+
 def _read(module: str, path: Path, room: str) -> list[Facts]:
     try:
         body = _parsed(path)
     except (OSError, SyntaxError, ValueError) as error:
-        raise InputError(module, f"{path.name} cannot be read as Python: {error}") from None
+        raise _unreadable(module, path, error) from None
     facts_read = []
     for node in (statement for statement in body if isinstance(statement, ast.ClassDef)):
         for decorator in node.decorator_list:
@@ -360,6 +403,9 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
                 if _room_of(kind) == room:
                     facts_read.append(_facts_of_node(node, name, kind, room, module, body))
     return facts_read
+
+
+_read_once = cache(_read)
 
 
 def facts_in_file(module: str, path: Path, room: str) -> list[Facts]:

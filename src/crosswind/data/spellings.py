@@ -39,9 +39,7 @@ _UNSEEN = re.compile(
 )
 """Characters that take no place: Unicode's default ignorable ones, without joiners and the tags
 that flags are made of."""
-_IDLE_JOINERS = re.compile(
-    "(?<![\u0590-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\u0590-\U0010ffff])"
-)
+_IDLE_JOINERS = re.compile("(?<![^\0-\u058f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\u058f])")
 """Joiners beside letters that they do not change; of Arabic, Indic scripts and emoji they change
 how signs look."""
 _HIDDEN = re.compile("[\u200c\u200d\U000e0000-\U000e0fff]")

@@ -191,7 +191,11 @@ def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[s
             named = path
         else:
             named = f"{path}.{word}"
-        if name is label and settings.get("name") in {known.name for known in listing(room)}:
+        if (
+            name is label
+            and "name" in settings
+            and settings["name"] in [known.name for known in listing(room)]
+        ):
             problem = f"is written {label}: {{{word}: {settings['name']}}}, without 'name'"
             raise InputError(path, f"a label of one's own {problem}")
         component_facts = facts(room, name, named)

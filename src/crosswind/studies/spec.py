@@ -60,7 +60,7 @@ def _is(default: Any, meaning: str, **bounds: Any) -> Any:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class OfficialSpec(_Strict):
