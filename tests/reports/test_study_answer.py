@@ -4,6 +4,7 @@ each against numbers that were put in."""
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from crosswind.reports.claims.shift_words import shift_clause
 from crosswind.reports.claims.study_answer import StudyAnswer
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF
 from crosswind.reports.scores.results import arrange
+from crosswind.studies.spec import load_study
 
 SHIFTS: dict[str, Any] = {
     "none": [],
@@ -135,6 +137,24 @@ def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
     answer = found(n=1).answer
     assert answer.command.endswith("--set seeds=5")
     assert "shown to cost accuracy" in answer.sentences[0]
+
+
+@pytest.mark.parametrize("scale", [None, "tiny"])
+def test_the_command_runs_the_study_as_it_was_run(scale: str | None) -> None:
+    """With more seeds and every other setting; a value that a shell would part stands in quotes."""
+    words = ["training.lr=0.02", "methods={erm: {}, groupdro: {eta: 0.5}, jtt: {}}", "seeds=4"]
+    written = load_study("demo", scale, words).model_dump(mode="json", exclude_unset=True)
+    rows = [{**row, "study": "demo"} for row in scored_rows(ACCURACY, 4, 0.3)]
+    about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS}
+    findings = find(arrange(rows).shown(["last"]), about, [], [], written)
+    assert findings is not None
+    crosswind, run, name, *options = shlex.split(findings.answer.command)
+    assert (crosswind, run, name) == ("crosswind", "run", "demo")
+    assert ("--scale" in options) == (scale is not None)
+    assert scale is None or options[:2] == ["--scale", scale]
+    settings = [word for word in options if "=" in word]
+    assert settings[0] == "seeds=10" and options.count("--set") == len(settings)
+    assert load_study("demo", scale, settings) == load_study("demo", scale, [*words, "seeds=10"])
 
 
 def repeated(n: int, spread: float, seeds: int = 1, gain: float = 0.03) -> StudyAnswer:

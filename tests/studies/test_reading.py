@@ -18,7 +18,7 @@ from crosswind.studies.reading import (
     read_study_file,
     shipped_studies,
 )
-from crosswind.studies.spec import json_schema, load_study, scale_of, study_from
+from crosswind.studies.spec import json_schema, load_study, scale_of, settings_of, study_from
 
 
 def test_numbers_and_words_follow_yaml_1_2() -> None:
@@ -296,6 +296,40 @@ def test_the_scale_of_a_study_that_was_run_is_known_from_its_fields() -> None:
 def test_a_scale_with_another_setting_is_still_that_scale() -> None:
     study = load_study("wiles2022/unseen", "small", ["training.steps=7", "seeds=2"])
     assert scale_of(study.model_dump(mode="json", exclude_unset=True)) == "small"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["training.lr=0.02"],
+        ["training.steps=7", "seeds=2", "claims=[]"],
+        ["methods={erm: {}, groupdro: {eta: 0.5}}", "reference=erm"],
+        ["methods.groupdro.eta=[0.1, 1]"],
+        ["data.digits.roles.test=3", "sizes={few: {total: 60}}"],
+        ["about='one: two, three # four'", "training.lr=null"],
+        ["split_seed=null", "split_seeds=2"],
+    ],
+)
+@pytest.mark.parametrize("scale", [None, "tiny"])
+def test_the_settings_of_a_study_that_was_run_are_known_from_its_fields(
+    settings: list[str], scale: str | None
+) -> None:
+    study = load_study("demo", scale, settings)
+    written = study.model_dump(mode="json", exclude_unset=True)
+    words = settings_of(written, scale)
+    assert len(words) >= len(settings) or "null" in str(settings)
+    assert load_study("demo", scale, words) == study
+    more = settings_of(written, scale, without=["seeds"])
+    assert not [word for word in more if word.startswith("seeds=")]
+    changed = study.model_copy(update={"seeds": 9})
+    assert load_study("demo", scale, [*more, "seeds=9"]) == changed
+
+
+def test_a_study_as_its_file_has_it_was_run_with_no_settings() -> None:
+    for name, scale in (("demo", None), ("demo", "tiny"), ("wiles2022/unseen", "small")):
+        written = load_study(name, scale).model_dump(mode="json", exclude_unset=True)
+        assert settings_of(written, scale) == []
+    assert settings_of({**written, "name": "mine"}, "small") == []
 
 
 def test_the_scale_of_a_study_of_ones_own_changes_nothing_when_it_is_laid_once_more() -> None:

@@ -8,7 +8,8 @@ rest and makes the runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -663,7 +664,7 @@ def scale_of(written: Mapping[str, Any]) -> str | None:
     it stands.
 
     `written`: its fields as a store has them, which have no word for it. Of a shipped study that
-    was run with other settings, the scale that differs in the fewest fields. Raises `InputError` for
+    was run with other settings, the scale from which the fewest settings lead to it. Raises `InputError` for
     scales that are none.
     """
     path = shipped_studies().get(str(written.get("name")))
@@ -675,9 +676,71 @@ def scale_of(written: Mapping[str, Any]) -> str | None:
     for scale in (None, *(values.get("scales") or {})):
         study = study_from(values, name=str(written["name"]), scale=scale)
         of_scale = _scaled(study.model_dump(mode="json", exclude_unset=True))
-        names = {*fields, *of_scale}
-        differing[scale] = sum(fields.get(name) != of_scale.get(name) for name in names)
+        differing[scale] = len([*_settings_between(of_scale, fields)])
     return min(differing, key=lambda scale: differing[scale])
+
+
+def settings_of(
+    written: Mapping[str, Any], scale: str | None, without: Sequence[str] = ()
+) -> list[str]:
+    """The `key=value` settings that a shipped study was run with beside its scale.
+
+    `written`: its fields as a store has them. `without`: fields that are left out, because the next
+    command sets them. Empty for a study of one's own, whose file nobody knows here, and where no
+    settings lead from the file to these fields.
+    """
+    path = shipped_studies().get(str(written.get("name")))
+    if path is None:
+        return []
+    values = read_study_file(path)
+
+    def fields(settings: Sequence[str]) -> dict[str, Any]:
+        study = study_from(values, name=str(written["name"]), scale=scale, settings=settings)
+        dumped: dict[str, Any] = study.model_dump(mode="json", exclude_unset=True)
+        return {name: value for name, value in dumped.items() if name not in without}
+
+    wanted = json.loads(json.dumps({k: of for k, of in written.items() if k not in without}))
+    of_file = fields(())
+    whole = [
+        f"{name}={_flow(wanted.get(name))}"
+        for name in {**of_file, **wanted}
+        if of_file.get(name) != wanted.get(name)
+    ]
+    # Settings lie on the file, of which fields may be written otherwise than they are read.
+    for settings in (list(_settings_between(of_file, wanted)), whole):
+        with suppress(InputError):
+            if fields(settings) == wanted:
+                return settings
+    return []
+
+
+def _settings_between(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str = ""
+) -> Iterator[str]:
+    """The settings of the innermost fields that turn one mapping into another; None and left out
+    are one."""
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict) and new:
+            yield from _settings_between(old, new, f"{path}{name}.")
+        else:
+            yield f"{path}{name}={_flow(new)}"
+
+
+def _flow(value: Any) -> str:
+    """A value of JSON in one line, as a setting is read."""
+    if isinstance(value, str) and _reads_as(value, value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _reads_as(text: str, value: Any) -> bool:
+    try:
+        return bool(apply_settings({}, [f"read={text}"]) == {"read": value})
+    except InputError:
+        return False
 
 
 def _scale_laid(written: Mapping[str, Any]) -> str | None:

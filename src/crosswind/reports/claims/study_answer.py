@@ -7,6 +7,7 @@ They say what the findings below them say, no more: a cost or a gain is named on
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -454,21 +455,25 @@ class _AskedStudy:
         )
 
     def _run(self, seeds: int | None = None, split: bool = False) -> str:
-        """The command that runs the study, again or with more seeds or split seeds; `STUDY` is its
-        file."""
+        """The command that runs the study as it was run, again or with more seeds or split seeds;
+        `STUDY` is its file."""
         # Reports of most studies need not load what reads study files.
         from crosswind.studies.reading import shipped_studies
 
         name = self.at_place.place.study
         words = [name if name in shipped_studies() else "STUDY"]
-        if self.written.get("scales"):
-            from crosswind.studies.spec import scale_of
+        repeats = ("split_seed", "split_seeds") if split else ("seeds",)
+        settings = [f"{repeats[-1]}={seeds}"] if seeds else []
+        if split and "split_seed" in self.written:  # beside which split seeds are refused
+            settings.insert(0, "split_seed=null")
+        if words[0] == name or self.written.get("scales"):
+            from crosswind.studies.spec import scale_of, settings_of
 
             with suppress(InputError):  # of a store that holds something else there
                 scale = scale_of(self.written)
                 words += [f"--scale {scale}"] if scale else []
-        if seeds:
-            words.append(f"--set {'split_seeds' if split else 'seeds'}={seeds}")
+                settings += settings_of(self.written, scale, repeats if seeds else ())
+        words += [f"--set {shlex.quote(setting)}" for setting in settings]
         return f"crosswind run {' '.join(words)}"
 
 
