@@ -70,14 +70,15 @@ def init(
     size: int | None = None,
     header: Sequence[str] | None = None,
     out: str | Path | None = None,
+    force: bool = False,
 ) -> ReadyStudy:
     """Propose a study for somebody's own table, as `crosswind init` does, and write it to `out`.
 
     `table`: the path of a CSV or Parquet file, or a frame (polars, pandas, Arrow, or a mapping from
     name to values), which is written beside the study as Parquet. `out`: the study's file, by
     default the table's name with .yaml, needed for a frame. `label`, `images`, `text`, `size` and
-    `header`: see the command. `print` what comes back: what was seen of the table, and how long the
-    study takes; `cw.run_study(out, ...)` runs it.
+    `header`: see the command. `force`: write over other files of these names. `print` what comes
+    back: what was seen of the table, and how long the study takes; `cw.run_study(out, ...)` runs it.
 
     Raises `InputError`, `DataError` with all that stands in the way; then nothing is written.
     """
@@ -86,7 +87,14 @@ def init(
     text_columns = [text] if isinstance(text, str) else text
     out_path = None if out is None else Path(out)
     return proposed(
-        table, out_path, None if images is None else str(images), label, size, text_columns, header
+        table,
+        out_path,
+        None if images is None else str(images),
+        label,
+        size,
+        text_columns,
+        header,
+        force,
     )
 
 
@@ -200,7 +208,7 @@ def audit(
     """Which shifts lie between a training table and a target table: measures with intervals, and
     verdicts in words.
 
-    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
+    A table is the path of a CSV or Parquet file, a polars, pandas or Arrow frame, a mapping from name to
     values, or a data set; `label` names its column. Or `train` is a split and `target` the name of
     one of its sets. `columns`: only these. `names`: columns whose numbers are names and never put
     into classes. `seed`: of the bootstrap. `header`: names of the columns of CSV files without any.

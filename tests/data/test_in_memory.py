@@ -116,7 +116,7 @@ def test_what_is_no_data_is_one_sentence() -> None:
     ):
         cw.from_frame(COLUMNS, PIXELS / 255)
     with pytest.raises(
-        InputError, match=r"frame: must be a table, not 3 \(valid: a polars or pandas frame"
+        InputError, match=r"frame: must be a table, not 3 \(valid: a polars, pandas or Arrow frame"
     ):
         cw.from_frame(3, PIXELS)
     with pytest.raises(

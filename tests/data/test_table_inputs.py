@@ -106,7 +106,11 @@ def test_every_frame_is_the_same_data_set(path: Path, kind: str) -> None:
 
 
 def test_with_a_label_alone_all_other_columns_are_inputs() -> None:
-    frame = {"ill": ["a", "b"] * 20, "age": list(range(40)), "sex": ["f", "m", "m", "f"] * 10}
+    frame = {
+        "ill": ["a", "b"] * 20,
+        "age": [*range(20, 60, 2), *range(21, 61, 2)],
+        "sex": ["f", "m", "m", "f"] * 10,
+    }
     dataset = cw.from_frame(frame, label="ill")
     assert str(dataset.input) == "features of 3 numbers"  # the age, and two sexes
     dataset = cw.from_frame(frame, label="ill", columns=["sex"])

@@ -14,16 +14,15 @@ from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.frames import frame_of
 from crosswind.data.sources.columns import of_columns, with_inputs
 from crosswind.data.sources.packed_texts import contents_of
 from crosswind.data.sources.tables import Table
-from crosswind.data.tabular import frame_of, has_column
+from crosswind.data.table_inputs import MOST_REPEATED_VALUES, numbers_of, why_no_input
+from crosswind.data.tabular import has_column
 
 if TYPE_CHECKING:
     from polars import DataFrame
-
-MOST_CATEGORY_VALUES = 20
-"""A column of numbers of at most as many different values is a category where nothing is said."""
 
 
 def from_frame(
@@ -50,7 +49,8 @@ def from_frame(
     the order of the frame, which is held as it is. `text` is the column of texts, or those of a
     text's parts. `numbers` and `categories` are columns that are inputs as the source `table` has
     them. Where none is named and `label` is, every other column but `columns` and `unit` is an
-    input: those of more than 20 different numbers as numbers, the others as categories.
+    input: those of more than 20 different numbers as numbers, the others as categories. A column of
+    dates, or of another value in nearly every row, is refused there.
 
     `label`: a column that is an attribute whatever `columns` says. `bins`: column of numbers ->
     increasing numbers that part it into classes. `empty`: what becomes of a row without a value in
@@ -108,12 +108,34 @@ def _all_inputs(
             " alone it reads all others",
         )
     inputs = [name for name in rows.columns if name not in used_columns]
-    numbers = []
-    for name in inputs:
-        if rows[name].dtype.is_numeric() and rows[name].n_unique() > MOST_CATEGORY_VALUES:
-            numbers.append(name)
-    categories = [name for name in inputs if name not in numbers]
+    unread = {name: why for name in inputs if (why := why_no_input(rows, name))}
+    numbers = [name for name in inputs if name not in unread and _is_numbers(rows, name)]
+    categories = [name for name in inputs if name not in unread and name not in numbers]
+    if unread:
+        described = ", ".join(f"{name!r} ({why})" for name, why in unread.items())
+        rest = ", ".join(
+            f"{setting}={names!r}"
+            for setting, names in (("numbers", numbers), ("categories", categories))
+            if names
+        )
+        raise InputError(
+            "numbers",
+            f"no model learns from {described} as it stands: name the inputs"
+            f"{f', such as {rest}' if rest else ''}, or drop the column",
+        )
     return numbers or None, categories or None
+
+
+def _is_numbers(rows: DataFrame, name: str) -> bool:
+    """Whether a column holds numbers, as such or as text, and more different ones than a category
+    has."""
+    column = rows.get_column(name)
+    if not column.dtype.is_numeric():
+        try:
+            numbers_of(rows, name, "")
+        except DataError:
+            return False
+    return bool(column.drop_nulls().n_unique() > MOST_REPEATED_VALUES)
 
 
 def from_torch(

@@ -3,6 +3,7 @@ classes, rows without a value left out, numbers and categories made one array of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ MISSING_RULES = ("refuse", "leave-out", "value")
 NO_VALUE = "missing"
 NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
 """What stands for a missing number; in columns of words some of these are values."""
+IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
+"""Usual names of columns whose values name the rows."""
+DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
+"""How dates are written, for polars."""
+MOST_REPEATED_VALUES = 20
+"""A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
 """Values of a column that is an input by its categories, one number each."""
 
@@ -109,6 +116,41 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
         )
         raise DataError(problem)
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
+
+
+def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:
+    """Whether numbers name the rows: whole ones, one each, by the name of the column or in steps of
+    one. `numbers`: float64 [n], NaN where a row has none."""
+    present = numbers[~np.isnan(numbers)]
+    if len(np.unique(present)) < len(present) or (present != present.round()).any():
+        return False
+    return bool(IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
+
+
+def why_no_input(rows: DataFrame, name: str) -> str:
+    """Why a column tells a model nothing as it stands: it holds dates or times, names the rows, or
+    has hardly two rows of one value. Empty for a column of numbers or of values that repeat."""
+    import polars
+
+    column = rows.get_column(name)
+    if column.dtype.is_temporal():
+        return "dates or times"
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        return ""  # which is refused in its own words
+    values = column.drop_nulls()
+    n_values = values.n_unique()
+    if n_values <= MOST_REPEATED_VALUES:
+        return ""
+    try:
+        numbers = numbers_of(rows, name, "")
+    except DataError:
+        if 2 * n_values <= len(values) or column.dtype.is_numeric():
+            return ""
+        texts = values.cast(polars.String, strict=False).str.strip_chars()
+        if int(texts.str.contains(DATE).sum()) > len(values) / 2:
+            return "dates or times"
+        return f"{n_values:,} different values in {rows.height:,} rows"
+    return "numbers the rows" if counts_rows(name, numbers) else ""
 
 
 def _finite(numbers: NDArray[np.float64], name: str, path: str) -> NDArray[np.float64]:

@@ -15,15 +15,16 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, counted, one_line, shown, unknown
+from crosswind.core.errors import DataError, InputError, counted, one_line, unknown
 from crosswind.core.files import library_path, read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
+from crosswind.data.frames import with_texts
 from crosswind.data.headers import first_row_in_header, names_for, repeated_header
 from crosswind.data.preamble import plain_table, separator_of
 from crosswind.data.spellings import Spellings, UnitDoubts, spellings_of_series
@@ -40,7 +41,6 @@ OTHER_TABLES = (".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".dta", ".sa
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
-FRAMES = ("a polars or pandas frame", "a mapping from name to values")
 MANY_NUMBERS = 1000
 _UNQUOTED = re.compile(rb'"[^"]*"')
 NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"
@@ -109,7 +109,7 @@ def read_table(
             rows, header = _under_names(rows, header, names, path, field, remedy)
         else:
             tried(whole_parquet, file_path, MOST_MEMORY)
-            rows = whole_parquet(file_path)
+            rows = with_texts(whole_parquet(file_path))
             if rows.height > MOST_ROWS:
                 raise DataError(f"{path} holds {rows.height:,} rows, more than {MOST_ROWS:,}")
             header = [name.strip() for name in rows.columns]
@@ -365,93 +365,6 @@ def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
     return None
 
 
-def frame_of(
-    table: Any,
-    field: str,
-    kinds: Sequence[str] = ("a polars or pandas frame", "a mapping from name to values"),
-) -> DataFrame:
-    """A polars, pandas or Arrow frame, or a mapping from name to values, as a polars frame. Missing
-    values are null, mixed ones text.
-
-    `field` names the table in errors, `kinds` say what else is taken. Raises `InputError` for
-    something else, `DataError` for columns of other lengths.
-    """
-    import polars
-
-    if isinstance(table, polars.DataFrame):
-        return table
-    if type(table).__module__.partition(".")[0] == "pyarrow":
-        return _of_arrow(table, field)
-    if isinstance(table, Mapping):
-        columns = {str(name): values for name, values in table.items()}
-        return _framed(columns, field)
-    if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
-        if len(set(map(str, table.columns))) < len(table.columns):
-            raise DataError(f"the {field} frame names a column twice")
-        return _framed({str(name): table[name].tolist() for name in table.columns}, field)
-    raise InputError(field, f"must be a table, not {shown(table)}", kinds)
-
-
-def _of_arrow(table: Any, field: str) -> DataFrame:
-    """A table or batch of Arrow as a polars frame."""
-    import polars
-
-    names = list(getattr(table, "column_names", ())) or list(table.schema.names)
-    if len(set(names)) < len(names):
-        raise DataError(f"the {field} frame names a column twice")
-    frame = polars.from_arrow(table)
-    if isinstance(frame, polars.DataFrame):
-        return frame
-    return frame.to_frame()
-
-
-def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
-    import polars
-
-    series_of: dict[str, Series] = {}
-    for name, values in columns.items():
-        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-            raise InputError(
-                field, f"column {name!r} must be a list of values, not {shown(values)}"
-            )
-        series_of[name] = _series(
-            name, values.tolist() if hasattr(values, "tolist") else list(values)
-        )
-        first = next(iter(series_of))
-        if len(series_of[name]) != len(series_of[first]):
-            n_first = len(series_of[first])
-            problem = (
-                f"column {name!r} of the {field} table has {len(series_of[name]):,} rows, and"
-                f" {first!r} has {n_first:,}"
-            )
-            raise DataError(problem)
-    return polars.DataFrame(series_of)
-
-
-def _series(name: str, values: list[Any]) -> Series:
-    import polars
-
-    kinds = {type(value) for value in values if value is not None}
-    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in kinds):
-        return polars.Series(name, values, dtype=polars.Object)
-    if kinds in ({int}, {float}, {bool}) and not (
-        int in kinds and any(abs(value or 0) >= 2**62 for value in values)
-    ):
-        return polars.Series(name, values)
-    # Columns of mixed values, such as text with a NaN for what is missing, are text.
-    cells = [None if _lacks(value) else str(value) for value in values]
-    return polars.Series(name, cells, dtype=polars.String)
-
-
-def _lacks(value: object) -> bool:
-    """None, a NaN, and what pandas writes for a missing value or time."""
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and value != value)
-    )
-
-
 def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:
     """`name` if the table has it, else an `InputError` on `field` that names the nearest column."""
     if name not in rows.columns:
@@ -476,7 +389,7 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
     except polars.exceptions.PolarsError:
         raise DataError(
             f"{path}, column {name!r} holds {str(kind).lower()} values, which have no text to name"
-            " them by"
+            " them by; leave it out with the setting 'columns'"
         ) from None
     missing = (text.is_null() | text.str.to_lowercase().is_in(list(MISSING))).arg_true()
     if len(missing):

@@ -15,7 +15,14 @@ from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
-from crosswind.data.table_inputs import NO_NUMBERS, lacks_value, numbers_of
+from crosswind.data.table_inputs import (
+    DATE,
+    IDENTIFIERS,
+    NO_NUMBERS,
+    counts_rows,
+    lacks_value,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -97,11 +104,7 @@ ROLES: Mapping[str, str] = {
     "2": "test",
 }
 """What a column of roles calls them; numbers as in CelebA and Waterbirds."""
-_IDENTIFIERS = re.compile(
-    r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE
-)
 _UNPARTED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]"
-_DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 _SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
 """Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
 _WHY_UNUSED = {
@@ -231,7 +234,7 @@ def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
         )
     of_words = texts.filter(polars.Series(present))
     for pattern, described in (
-        (_DATE, "dates, which are not read as numbers"),
+        (DATE, "dates, which are not read as numbers"),
         (_SIGNED, "numbers with signs or units: write the numbers alone"),
     ):
         if int(of_words.str.contains(pattern).sum()) > n_present / 2:
@@ -262,23 +265,14 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
     if n_values <= MOST_VALUES:
         return "classes"
     if numbers is not None:
-        if _counts_rows(name, numbers, n_values, n_rows):
+        if counts_rows(name, numbers):
             return "identifier"
         return "numbers"
     if n_words(texts) >= 3:
         return "texts"
-    if n_values > n_rows / 2 or _IDENTIFIERS.search(name):
+    if n_values > n_rows / 2 or IDENTIFIERS.search(name):
         return "identifier"
     return "other"
-
-
-def _counts_rows(name: str, numbers: NDArray[np.float64], n_values: int, n_rows: int) -> bool:
-    """Whether numbers name the rows: whole ones, one each, by the name of the column or in steps of
-    one."""
-    present = numbers[~np.isnan(numbers)]
-    if n_values < n_rows or (present != present.round()).any():
-        return False
-    return bool(_IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
 
 
 def _is_graded(name: str, values: Sequence[str]) -> bool:

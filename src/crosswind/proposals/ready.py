@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.core import html
 from crosswind.core.errors import InputError, counted
 from crosswind.core.files import write_atomically
-from crosswind.data.tabular import FRAMES, frame_of
+from crosswind.data.frames import FRAMES, frame_of
 from crosswind.proposals.design import enough_rows
 from crosswind.proposals.study_file import Proposal, propose
 from crosswind.proposals.timing import (
@@ -26,6 +27,8 @@ from crosswind.studies.reading import parse, study_name
 from crosswind.studies.spec import study_from
 
 if TYPE_CHECKING:
+    from polars import DataFrame
+
     from crosswind.studies.split_counts import DrawReport
 
 MOST_WORKERS = 8
@@ -54,7 +57,12 @@ class ReadyStudy:
 
     def write(self) -> None:
         """Write the study's file. Raises `OSError`."""
-        write_atomically(self.path, self.proposal.text.encode())
+        write_atomically(self.path, self.text_in_bytes)
+
+    @property
+    def text_in_bytes(self) -> bytes:
+        """The study's file."""
+        return self.proposal.text.encode()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -130,6 +138,7 @@ def proposed(
     size: int | None,
     text: Sequence[str] | None,
     header: Sequence[str] | None,
+    force: bool,
 ) -> ReadyStudy:
     """See `crosswind.init`."""
     if isinstance(table, str | Path):
@@ -138,23 +147,57 @@ def proposed(
         else:
             path = out
         study = ready_study(str(table), path, images, label, size, text, header)
-        study.write()
+        _write(study, force)
         return study
     frame = frame_of(table, "table", ("the path of a table", *FRAMES))
     if out is None:
         raise InputError("out", "is needed for a frame: the file of the study, such as moles.yaml")
     rows = out.with_suffix(".parquet")
-    was_there = rows.exists()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    frame.write_parquet(rows)
+    before = rows.read_bytes() if rows.exists() else None
+    after = _parquet(frame)
+    if before not in (None, after) and not force:
+        raise InputError("out", _there(f"{rows}, where the frame would lie,"))
+    write_atomically(rows, after)
     try:
         study = ready_study(str(rows), out, images, label, size, text, header)
+        _write(study, force)
     except BaseException:
-        if not was_there:
+        if before is None:
             rows.unlink(missing_ok=True)
+        else:
+            write_atomically(rows, before)
         raise
-    study.write()
     return study
+
+
+def _write(study: ReadyStudy, force: bool) -> None:
+    """Write a study's file. Raises `InputError` where another one is there, which somebody may have
+    changed."""
+    if not force and study.path.exists() and study.path.read_bytes() != study.text_in_bytes:
+        raise InputError("out", _there(str(study.path)))
+    study.path.parent.mkdir(parents=True, exist_ok=True)
+    study.write()
+
+
+def _there(path_words: str) -> str:
+    return (
+        f"{path_words} is there already and holds something else; name another file, or force=True"
+    )
+
+
+def _parquet(frame: DataFrame) -> bytes:
+    """A frame as a file. Objects, such as sets, which Parquet has not, become empty lists, which no
+    study reads either."""
+    import polars
+
+    empty = [
+        polars.Series(name, [[]] * frame.height, dtype=polars.List(polars.Int64))
+        for name, kind in frame.schema.items()
+        if kind == polars.Object
+    ]
+    buffer = io.BytesIO()
+    frame.with_columns(empty).write_parquet(buffer)
+    return buffer.getvalue()
 
 
 def _that_can_be_planned(proposal: Proposal, path: Path) -> tuple[Proposal, Plan]:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, one_line, shown, unknown
 from crosswind.core.types import InputColumn
+from crosswind.data.frames import frame_of
 from crosswind.data.table_inputs import input_array
-from crosswind.data.tabular import KINDS, NAMES_ABOVE, frame_of, read_table
+from crosswind.data.tabular import KINDS, NAMES_ABOVE, read_table
 from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.model_columns import (
     ModelColumns,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.types import InputColumn, InputSpec
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.frames import frame_of
 from crosswind.data.sources.columns import of_columns, with_inputs
 from crosswind.data.table_inputs import coded_texts, input_array, numbers_of, truths_as_numbers
-from crosswind.data.tabular import frame_of
 from crosswind.unlabelled.model_columns import ModelColumns
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, unknown
-from crosswind.data.tabular import NAMES_ABOVE, frame_of, read_table, texts
+from crosswind.data.frames import frame_of
+from crosswind.data.tabular import NAMES_ABOVE, read_table, texts
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.execution.output_order import check_order, option_value
@@ -84,7 +85,7 @@ def read_scored_tables(
 ) -> ScoredTables:
     """The scores of a table, and of a labelled one where `source` is not None.
 
-    Each is the path of a CSV or Parquet file, a polars or pandas frame, or a mapping from name to
+    Each is the path of a CSV or Parquet file, a polars, pandas or Arrow frame, or a mapping from name to
     values. `label`: the column of labels of the source, by default one of a usual name. `classes`:
     of the columns of scores in their order in `predictions`; by default their names say it. Numbers
     that all lie in [0, 1] are probabilities, and every row must sum to 1; percentages are refused.

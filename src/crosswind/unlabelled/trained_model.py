@@ -18,8 +18,8 @@ from crosswind.core.files import write_atomically
 from crosswind.core.registry import load
 from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.frames import frame_of
 from crosswind.data.in_memory import of_inputs
-from crosswind.data.tabular import frame_of
 from crosswind.evaluation.metrics import scores
 from crosswind.methods.base import Method
 from crosswind.training.settings import ModelSpec

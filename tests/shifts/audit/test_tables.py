@@ -229,7 +229,10 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ([1, 2], r"train: must be a table, not \[1, 2\] \(valid: a path, a polars or pandas frame"),
+        (
+            [1, 2],
+            r"train: must be a table, not \[1, 2\] \(valid: a path, a polars, pandas or Arrow frame",
+        ),
         ("no.csv", "train: there is no file 'no.csv'"),
         (
             "table.txt",
@@ -240,10 +243,10 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
         ),
         ({}, "the train table has no rows"),
         ({"y": [], "x": []}, "the train table has no rows"),
-        (pandas.DataFrame([[1, 2]], columns=["y", "y"]), "the train frame names a column twice"),
-        ({"y": [[1], [2]], "x": [1, 2]}, "the label 'y' holds object values"),
-        ({"y": [1, 2], "x": [1]}, "column 'x' of the train table has 1 rows, and 'y' has 2"),
-        ({"y": 3}, "train: column 'y' must be a list of values, not 3"),
+        (pandas.DataFrame([[1, 2]], columns=["y", "y"]), "the train frame names column 'y' twice"),
+        ({"y": [[1], [2]], "x": [1, 2]}, "the label 'y' holds list"),
+        ({"y": [1, 2], "x": [1]}, "column 'x' of the train frame has 1 rows, and 'y' has 2"),
+        ({"y": 3}, "train: column 'y' must be a list of values, a row each, not 3"),
     ],
 )
 def test_tables_that_are_none(train: Any, message: str) -> None:

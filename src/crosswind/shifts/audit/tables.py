@@ -22,8 +22,9 @@ from crosswind.core.errors import DataError, InputError, counted, one_line, unkn
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.data.frames import frame_of
 from crosswind.data.spellings import Spellings, shown_apart, spellings_of
-from crosswind.data.tabular import MISSING, NoNames, codes_of, frame_of, read_table
+from crosswind.data.tabular import MISSING, NoNames, codes_of, read_table
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
@@ -69,7 +70,7 @@ def read_tables(
     and never put into classes. `header`: names of the columns of CSV files whose first line is a
     row. `same`, `distinct`: columns in which values that may be one are one, or are not.
 
-    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
+    A table is the path of a CSV or Parquet file, a polars, pandas or Arrow frame, a mapping from name to
     values, an `AttributeTable` or an `AttributedDataset`. Raises `InputError` for a column that is
     in neither or a label that training lacks, `DataError` for a table that cannot be read.
     """
@@ -231,7 +232,7 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     else:
         kinds = [
             "a path",
-            "a polars or pandas frame",
+            "a polars, pandas or Arrow frame",
             "a mapping from name to values",
             "an AttributeTable",
             "an AttributedDataset",
