@@ -184,7 +184,12 @@ class Estimates:
         for why, names in bare.items():
             sentences.append(f"No interval: {', '.join(names)}, since {why}.")
         sentences += self.notes
-        return sentences + [f"Left out: {name}, since {why}." for name, why in self.left_out]
+        names_by_reason: dict[str, list[str]] = {}
+        for name, why in self.left_out:
+            names_by_reason.setdefault(why, []).append(name)
+        for why, names in names_by_reason.items():
+            sentences.append(f"Left out: {', '.join(names)}, since {why}.")
+        return sentences
 
     def _warnings(self) -> list[str]:
         first_warnings = [text for row in self.rows[:1] for text in row.estimate.warnings]

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crosswind.core.errors import InputError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.tabular import KINDS
@@ -14,9 +16,10 @@ from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.estimate import ask
 from crosswind.unlabelled.frames import ask_frames
 from crosswind.unlabelled.model_under_test import estimator_of_word
-from crosswind.unlabelled.number_tables import is_frame
+from crosswind.unlabelled.number_tables import is_frame, label_beside
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
+from crosswind.unlabelled.score_tables import tables_of_arrays
 
 
 def answer_request(request: EstimateRequest) -> Estimates:
@@ -59,6 +62,15 @@ def _of_scores(request: EstimateRequest) -> Estimates:
         raise InputError(
             "source", "must be a table of scores with a column of labels, as predictions is one"
         )
-    return ask_table(
-        request.predictions, request.source, request.label, request.estimators, request.classes
+    predictions, source, label, classes = (
+        request.predictions,
+        request.source,
+        request.label,
+        request.classes,
     )
+    if hasattr(predictions, "detach"):  # a tensor
+        predictions = predictions.detach().cpu().numpy()
+    if isinstance(predictions, np.ndarray) and not predictions.dtype.names:
+        predictions, source, names = tables_of_arrays(predictions, source, classes)
+        label = label_beside(names)
+    return ask_table(predictions, source, label, request.estimators, classes)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, counted, one_line, shown, unknown
 from crosswind.core.types import InputColumn
 from crosswind.data.frames import frame_of
-from crosswind.data.table_inputs import input_array
+from crosswind.data.table_inputs import input_array, lacks_value
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, read_table
 from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.model_columns import (
@@ -24,7 +24,7 @@ from crosswind.unlabelled.model_columns import (
     listed_columns,
     unnamed_columns,
 )
-from crosswind.unlabelled.number_tables import LABEL, LABELLED_FORMS, cells_of, is_frame
+from crosswind.unlabelled.number_tables import LABELLED_FORMS, cells_of, is_frame, label_beside
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 
@@ -41,7 +41,8 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
     array where it names none and tells their number, else all but the label. Raises `InputError`,
     `DataError`.
     """
-    names = _class_names(request.model, request.classes)
+    _check_answers(request.model, title)
+    names = _class_names(request.model, request.classes, title)
     columns = fitted_columns(request.model, title).with_chosen(request.columns, request.label)
     source_table: dict[str, Any] | None = None
     label = None
@@ -49,9 +50,9 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
         labelled_rows, labels = _rows_and_labels(_opened(request.source, "source"), request.label)
         labelled = _inputs(labelled_rows, columns, columns.names, "source")
         columns = columns if columns.names else replace(columns, names=labelled.columns)
-        label = LABEL
+        label = label_beside(names)
         source_table = {**_scores(request.model, labelled, title, names, "source")}
-        source_table[LABEL] = [str(value) for value in labels]
+        source_table[label] = [str(value) for value in labels]
     fitted_names = fitted_columns(request.model, title).names
     inputs = _inputs(_opened(request.data, "data"), columns, fitted_names, "data")
     predictions = _scores(request.model, inputs, title, names, "data")
@@ -62,7 +63,8 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
         notes.append(unnamed_columns(title, f"the frame of {table}", inputs.columns))
     if inputs.unread:
         notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
-    return replace(estimates, notes=tuple(notes))
+    data = Path(request.data).name if isinstance(request.data, str | Path) else "the rows of data"
+    return replace(estimates, model=title, data=data, notes=tuple(notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +131,30 @@ def _selected(rows: Any, names: Sequence[str], new_names: Sequence[str]) -> Any:
     return selected
 
 
-def _class_names(model: Any, classes: Sequence[str] | None) -> list[str]:
+def _check_answers(model: Any, title: str) -> None:
+    """Refuse a model that gives no probabilities."""
+    if hasattr(model, "predict_proba") or (callable(model) and not isinstance(model, type)):
+        return
+    remedy = ""
+    if hasattr(model, "decision_function"):
+        remedy = (
+            "; sklearn.calibration.CalibratedClassifierCV makes some of its scores, fitted on rows"
+            " beside those of training"
+        )
+    raise InputError(
+        "model", f"{title} has no predict_proba, and estimates need probabilities{remedy}"
+    )
+
+
+def _class_names(model: Any, classes: Sequence[str] | None, title: str) -> list[str]:
     """The classes in the order of the outputs: those that are given, or the classifier's own."""
     if classes is not None:
         return [str(name) for name in classes]
     fitted_classes = getattr(model, "classes_", None)
     if fitted_classes is None:
+        asked = "; is it fitted?" if hasattr(model, "fit") else ""
         raise InputError(
-            "classes", "are needed, in the order of the outputs: the model has no classes_"
+            "classes", f"are needed, in the order of the outputs: {title} has no classes_{asked}"
         )
     return [str(name) for name in np.asarray(fitted_classes).tolist()]
 
@@ -160,14 +178,15 @@ def _scores(
     model: Any, inputs: _ClassifierInputs, title: str, names: Sequence[str], field: str
 ) -> dict[str, NDArray[Any]]:
     """The probability of each class as columns. Raises `DataError` for what the model cannot do."""
-    answering = getattr(model, "predict_proba", None) or (model if callable(model) else None)
-    if answering is None:
-        raise InputError("model", "has no predict_proba: estimates of a frame need probabilities")
+    answering = getattr(model, "predict_proba", None) or model
+    if hasattr(inputs.rows, "__len__") and not len(inputs.rows):
+        raise InputError(field, "has no rows")
     try:
         scores = np.asarray(answering(inputs.rows), dtype=np.float64)
     except Exception as error:  # whatever the code of somebody else does
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        problem = f"{title} fails on {field} ({reason}){_texts_among(inputs, field)}"
+        columns = _texts_among(inputs, field) or _missing_among(inputs, field)
+        problem = f"{title} fails on {field} ({reason}){columns}"
         raise DataError(problem) from error
     if scores.ndim != 2 or scores.shape[1] != len(names):
         listed_names = ", ".join(names[:10])
@@ -177,6 +196,20 @@ def _scores(
         )
         raise DataError(problem)
     return {name: scores[:, code] for code, name in enumerate(names)}
+
+
+def _missing_among(inputs: _ClassifierInputs, field: str) -> str:
+    """The first cell without a value of the columns that a classifier failed on, as the end of a
+    sentence."""
+    if inputs.columns is None or not hasattr(inputs.rows, "columns"):
+        return ""
+    frame = frame_of(inputs.rows, field)
+    for name in frame.columns:
+        missing = np.flatnonzero(lacks_value(frame.get_column(name)))
+        if missing.size:
+            more = f" ({counted(missing.size - 1, 'more such row')})" if missing.size > 1 else ""
+            return f"; column {name!r}, row {missing[0] + 1} has no value{more}"
+    return ""
 
 
 def _texts_among(inputs: _ClassifierInputs, field: str) -> str:

@@ -37,6 +37,14 @@ class NumberTable:
     notes: tuple[str, ...]
 
 
+def label_beside(names: Sequence[str]) -> str:
+    """A name for a column of labels that none of the classes has."""
+    label = LABEL
+    while label in names:
+        label = f"_{label}"
+    return label
+
+
 def is_frame(rows: Any) -> bool:
     """Whether rows are a frame, a mapping or an array of the program."""
     room = type(rows).__module__.partition(".")[0]

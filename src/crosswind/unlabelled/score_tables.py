@@ -24,6 +24,7 @@ from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.execution.output_order import check_order, option_value
 from crosswind.proposals.columns import LABELS
+from crosswind.unlabelled.number_tables import label_beside
 from crosswind.unlabelled.score_columns import (
     UNNAMED,
     ScoreColumns,
@@ -125,6 +126,55 @@ def read_scored_tables(
     note = (*_order_note(chosen, labelled, new, classes), *absent)
     notes = (*note, *_notes(new, chosen, column))
     return ScoredTables(new.name, chosen.classes, target, labelled, notes)
+
+
+def tables_of_arrays(
+    predictions: NDArray[Any], source: Any, classes: Sequence[str] | None
+) -> tuple[dict[str, Any], dict[str, Any] | None, list[str]]:
+    """Scores as arrays [n, k], and a pair of scores [m, k] and labels [m] or None, as tables with a
+    column a class, and the classes. Labels stand under `label_beside` them.
+
+    `classes`: in the order of the columns, by default their numbers from 0. Raises `InputError`.
+    """
+    if predictions.ndim != 2 or predictions.shape[1] < 2 or predictions.dtype.kind not in "biuf":
+        remedy = ""
+        if predictions.ndim == 1 and predictions.dtype.kind == "f":
+            remedy = (
+                "; of the probability p of one of two classes make np.stack([1 - p, p], axis=1)"
+            )
+        raise InputError(
+            "predictions",
+            f"must be scores [n, k], a column a class, not {predictions.dtype}"
+            f" {list(predictions.shape)}{remedy}",
+        )
+    k = predictions.shape[1]
+    names = [str(name) for name in (range(k) if classes is None else classes)]
+    if len(names) != k:
+        raise InputError("classes", f"are {len(names)}, and predictions has {k} columns")
+    new = {name: predictions[:, code] for code, name in enumerate(names)}
+    if source is None:
+        return new, None, names
+    if not isinstance(source, tuple) or len(source) != 2:
+        raise InputError(
+            "source", f"must be a pair of scores [m, {k}] and labels [m], as predictions are scores"
+        )
+    scores, labels = np.asarray(source[0]), np.asarray(source[1])
+    if scores.ndim != 2 or scores.shape[1] != k or labels.shape != (len(scores),):
+        raise InputError(
+            "source",
+            f"must be scores [m, {k}] and labels [m], not {list(scores.shape)} and"
+            f" {list(labels.shape)}",
+        )
+    texts_of_labels = [str(label) for label in labels.tolist()]
+    others = sorted(set(texts_of_labels) - set(names))
+    if others and classes is None:
+        raise InputError(
+            "classes",
+            f"are needed, in the order of the {k} columns of predictions: the labels are"
+            f" {', '.join(sorted(set(texts_of_labels))[:10])}",
+        )
+    labelled: dict[str, Any] = {name: scores[:, code] for code, name in enumerate(names)}
+    return new, {**labelled, label_beside(names): texts_of_labels}, names
 
 
 # -- columns ---------------------------------------------------------------------------------------
