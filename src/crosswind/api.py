@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
@@ -141,15 +141,15 @@ def prepare(
 def split(
     dataset: AttributedDataset,
     label: str,
-    attributes: Sequence[str],
+    attributes: str | Sequence[str],
     shift: Shift | list[Any] | None = None,
     *,
     draw: str | int | Mapping[str, int] = "all",
     test: int | float | None = None,
     validation: int | float = 0.2,
     sets: Mapping[str, SetPlan] | None = None,
-    groups: Sequence[str] | None = None,
-    environments: Sequence[str] | None = None,
+    groups: str | Sequence[str] | None = None,
+    environments: str | Sequence[str] | None = None,
     sampler: str | Mapping[str, float] = "uniform",
     label_noise: float = 0.0,
     seed: int = 0,
@@ -164,6 +164,13 @@ def split(
     a choice: with "all" and no shift every seed trains on the same. Rows that show one picture have
     one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
+    if not isinstance(dataset, AttributedDataset):
+        raise InputError(
+            "dataset",
+            f"must be a data set, not {shown(dataset)}; cw.from_frame makes one of a frame, cw.load"
+            " opens a source",
+        )
+    attributes = _listed(attributes)
     refuse_doubts(
         dataset,
         [label, *attributes],
@@ -172,8 +179,8 @@ def split(
     )
     observed_shift = parse_shift(shift).observed(dataset, label)
     set_plans = dict(sets) if sets is not None else default_sets()
-    group_names = None if groups is None else tuple(groups)
-    environment_names = None if environments is None else tuple(environments)
+    group_names = _names(groups)
+    environment_names = _names(environments)
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
@@ -198,12 +205,12 @@ def audit(
     target: Any = "test",
     label: str | None = None,
     *,
-    columns: Sequence[str] | None = None,
-    names: Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    names: str | Sequence[str] = (),
     seed: int = 0,
     header: Sequence[str] | None = None,
-    same: Sequence[str] = (),
-    distinct: Sequence[str] = (),
+    same: str | Sequence[str] = (),
+    distinct: str | Sequence[str] = (),
 ) -> Audit:
     """Which shifts lie between a training table and a target table: measures with intervals, and
     verdicts in words.
@@ -224,13 +231,25 @@ def audit(
         train,
         target,
         label,
-        columns=columns,
-        names=names,
+        columns=_names(columns),
+        names=_listed(names),
         seed=seed,
-        header=header,
-        same=same,
-        distinct=distinct,
+        header=_names(header),
+        same=_listed(same),
+        distinct=_listed(distinct),
     )
+
+
+def _names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of attributes; a text is one of them, and not its letters."""
+    if names is None:
+        return None
+    return tuple(_listed(names))
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    """Names, of which a text alone is one."""
+    return [names] if isinstance(names, str) else names
 
 
 def train(
@@ -260,6 +279,11 @@ def train(
     from crosswind.training.settings import ModelSpec, TrainingSettings
     from crosswind.unlabelled.trained_model import TrainedModel
 
+    _check_split(split)
+    if not isinstance(method, str):
+        raise InputError("method", f"must be the name of a method, not {shown(method)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
+        raise InputError("seed", f"must be a whole number in [0, 2^62), not {shown(seed)}")
     size = memory_bytes(memory, "memory")
     torch.set_num_threads(
         1
@@ -270,10 +294,7 @@ def train(
     )
     name, settings_of_model = _named_model(model)
     model_facts = facts("models", name, "model")
-    if isinstance(dataset, AttributedDataset):
-        datasets = {dataset.name: dataset}
-    else:
-        datasets = dict(dataset)
+    datasets = _datasets_of(split, dataset)
     spec = ModelSpec(
         name, resolve(model_facts.knobs, settings_of_model, "model", f"model {name!r}")
     )
@@ -295,6 +316,42 @@ def train(
         class_names=split.class_names,
         split=split,
     )
+
+
+def _check_split(split: Any) -> None:
+    if not isinstance(split, Split):
+        raise InputError("split", f"must be what cw.split returns, not {shown(split)}")
+
+
+def _datasets_of(split: Split, dataset: Any) -> dict[str, AttributedDataset]:
+    """The data sets of a split by name, as they are given. Raises `InputError` for others than
+    those that were split, whose rows the numbers of a split do not name."""
+    sources = {named.source: named.dataset for named in split.parts.values()}
+    if isinstance(dataset, AttributedDataset):
+        datasets = {split.train.source: dataset}
+    elif isinstance(dataset, Mapping):
+        datasets = dict(dataset)
+    else:
+        raise InputError("dataset", f"must be the data set that was split, not {shown(dataset)}")
+    for name, was_split in sources.items():
+        if name not in datasets:
+            raise InputError(
+                "dataset", f"lacks {name}, of which the split has rows; give a mapping", sources
+            )
+        given = datasets[name]
+        if given is was_split or given.fingerprint == was_split.fingerprint:
+            continue
+        if given.n_rows != was_split.n_rows:
+            difference = f"{given.n_rows:,} rows, and that has {was_split.n_rows:,}"
+        elif given.table.digest() != was_split.table.digest():
+            difference = "the same number of rows, and other attributes or another order"
+        else:
+            continue  # the same rows with other inputs, such as features of them
+        raise InputError(
+            "dataset",
+            f"is not {name}, which was split: it has {difference}; split it anew",
+        )
+    return datasets
 
 
 def _named_model(model: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -510,16 +567,16 @@ def estimate(
     data: Any = None,
     source: Any = None,
     *,
-    beside: Sequence[str] = (),
+    beside: str | Sequence[str] = (),
     beside_classes: Sequence[Sequence[str]] = (),
     predictions: Any = None,
     label: str | None = None,
     images: str | Path | None = None,
-    text: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    text: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    estimators: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    estimators: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     size: int | None = None,
     pool_rows: int = POOL_ROWS,
     near_rows: int = NEAR_ROWS,
@@ -563,16 +620,16 @@ def estimate(
         model=model,
         data=data,
         source=source,
-        beside=beside,
+        beside=_listed(beside),
         beside_classes=beside_classes,
         predictions=predictions,
         label=label,
         images=images,
-        text=text,
-        columns=columns,
+        text=_names(text),
+        columns=_names(columns),
         classes=classes,
         settings=settings,
-        estimators=estimators,
+        estimators=[estimators] if isinstance(estimators, str) else estimators,
         size=size,
         pool_rows=pool_rows,
         near_rows=near_rows,

@@ -30,8 +30,8 @@ def from_frame(
     images: str | Path | NDArray[np.uint8] | None = None,
     *,
     label: str | None = None,
-    numbers: Sequence[str] | None = None,
-    categories: Sequence[str] | None = None,
+    numbers: str | Sequence[str] | None = None,
+    categories: str | Sequence[str] | None = None,
     text: str | Sequence[str] | None = None,
     bins: Mapping[str, Any] | None = None,
     empty: str | None = None,
@@ -39,7 +39,7 @@ def from_frame(
     path_column: str = "path",
     size: int = 64,
     unit: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
 ) -> AttributedDataset:
     """The data set of a frame with one row an example and columns of attributes.
 
@@ -59,11 +59,10 @@ def from_frame(
     `InputError` for settings, `DataError` for what frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
+    columns = _listed(columns)
     if label is not None:
         has_column(rows, label, "the frame", "label")
-        if columns is None:
-            columns = None
-        else:
+        if columns is not None:
             columns = list(dict.fromkeys([label, *columns]))
     if images is not None and not isinstance(images, str | Path):
         taken = (path_column,) if path_column in rows.columns else ()
@@ -91,9 +90,11 @@ def from_frame(
     return table.of(rows, f"the frame {name!r}").dataset
 
 
-def _listed(names: Sequence[str] | None) -> list[str] | None:
-    """Names of columns as a list."""
-    return None if names is None else list(names)
+def _listed(names: str | Sequence[str] | None) -> list[str] | None:
+    """Names of columns as a list, of which a text alone is one."""
+    if names is None:
+        return None
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _all_inputs(
@@ -145,7 +146,7 @@ def from_torch(
     name: str = "torch",
     label: str = "label",
     unit: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
 ) -> AttributedDataset:
     """The data set of a map-style data set of torch, whose items are an image, or an image and a
     label.

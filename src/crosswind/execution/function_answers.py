@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.types import Predictions
 from crosswind.evaluation.metrics import scores
-from crosswind.models.given.answering import answering_function
+from crosswind.models.given.answering import Answering, answering_function
 from crosswind.models.given.outside import asked
 from crosswind.shifts.split import Split
 from crosswind.shifts.split.classes import allowed
@@ -53,8 +53,23 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     classes, or labels [n] by number or by name. Raises `InputError`, and `DataError` for answers of
     another shape.
     """
-    function = answering_function(model, split.class_names)
     name = getattr(model, "__name__", type(model).__name__)
+    predictions = {}
+    for set_name, rows in {**split.validation, **split.evaluation}.items():
+        dataset = split.parts[set_name].dataset
+        function = answering_function(model, split.class_names, dataset.input_columns)
+        ask = _refusing_failures(function, name)
+        answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
+        if logits is not None and not np.isfinite(logits).all():
+            raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
+        answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
+        ids = dataset.row_ids(rows.rows)
+        predictions[set_name] = Predictions(ids, rows.label, rows.group, answer, logits)
+    return predictions
+
+
+def _refusing_failures(function: Answering, name: str) -> Answering:
+    """The function on arrays, of which whatever it raises is a `DataError` that names it."""
 
     def ask(x: Any) -> Any:
         try:
@@ -67,16 +82,7 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
             problem = f"{name} fails on inputs {x.dtype} {x.shape} ({reason})"
             raise DataError(problem) from error
 
-    predictions = {}
-    for set_name, rows in {**split.validation, **split.evaluation}.items():
-        dataset = split.parts[set_name].dataset
-        answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
-        if logits is not None and not np.isfinite(logits).all():
-            raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
-        answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
-        ids = dataset.row_ids(rows.rows)
-        predictions[set_name] = Predictions(ids, rows.label, rows.group, answer, logits)
-    return predictions
+    return ask
 
 
 def _as_logits(scores: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

@@ -37,7 +37,7 @@ class ProgramModel(Outside):
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Answers:
         """See `Outside.answer`."""
-        function = answering_function(self.model, class_names)
+        function = answering_function(self.model, class_names, dataset.input_columns)
         takes_lists = dataset.check_inputs().dtype == object
         answering = (lambda x: function(x.tolist())) if takes_lists else function
         return asked(answering, rows, dataset, class_names, BATCH, self.title)

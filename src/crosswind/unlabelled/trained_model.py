@@ -77,6 +77,8 @@ class Predictor:
             dataset = inputs
         elif columns.names is not None and has_column_names(inputs):
             frame = frame_of(inputs, "inputs")
+            if not frame.height:
+                raise InputError("inputs", "have no rows")
             table = number_table(frame, "the frame of inputs", "inputs", None, columns)
             for note in table.notes:
                 warnings.warn(note, stacklevel=3)

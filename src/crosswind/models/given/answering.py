@@ -3,12 +3,14 @@ and classes of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
+from crosswind.core.types import InputColumn
 
 _TAKEN = (
     "a trajectory of cw.train, a function from a batch of inputs to logits or labels, or an object"
@@ -19,11 +21,15 @@ _MODULE = "lambda x: module(torch.from_numpy(x).permute(0, 3, 1, 2) / 255)"
 Answering = Callable[[Any], Any]
 
 
-def answering_function(model: Any, class_names: Sequence[str]) -> Answering:
+def answering_function(
+    model: Any, class_names: Sequence[str], columns: Sequence[InputColumn] = ()
+) -> Answering:
     """The function by which `model` answers: itself, or its `predict_proba` or `predict`, as
     classifiers of scikit-learn have.
 
-    Of an object with `classes_` the outputs are put in the order of `class_names`. Raises
+    Of an object with `classes_` the outputs are put in the order of `class_names`. One that was
+    fitted on a frame is given a frame again, with its own columns in their order (`feature_names_in_`),
+    where the inputs are `columns` of a table; any other takes the inputs as they are. Raises
     `InputError` for anything else, and for a module of torch, which takes tensors of a shape that
     only its author knows.
     """
@@ -31,7 +37,8 @@ def answering_function(model: Any, class_names: Sequence[str]) -> Answering:
         raise InputError("model", f"must be {_TAKEN}, not the class {model.__name__} itself")
     for name in ("predict_proba", "predict"):
         if callable(getattr(model, name, None)):
-            return _in_order(getattr(model, name), getattr(model, "classes_", None), class_names)
+            answering = _on_its_columns(model, getattr(model, name), columns)
+            return _in_order(answering, getattr(model, "classes_", None), class_names)
     if hasattr(model, "state_dict"):
         raise InputError(
             "model",
@@ -40,8 +47,61 @@ def answering_function(model: Any, class_names: Sequence[str]) -> Answering:
         )
     if not callable(model):
         raise InputError("model", f"must be {_TAKEN}, not {type(model).__name__}")
-    answering: Answering = model
-    return answering
+    function: Answering = model
+    return function
+
+
+def _on_its_columns(model: Any, method: Answering, columns: Sequence[InputColumn]) -> Answering:
+    """The method of an estimator that was fitted on a frame, from inputs float32 [n, width] of
+    `columns`. Raises `InputError` for a column that it reads and that is none of these."""
+    fitted_names = getattr(model, "feature_names_in_", None)
+    if fitted_names is None or not columns:
+        return method
+    names = [str(name) for name in fitted_names]
+    known = [column.name for column in columns]
+    missing = [repr(name) for name in names if name not in known]
+    if missing:
+        raise InputError(
+            "model",
+            f"{type(model).__name__} reads {', '.join(missing[:8])}, and the inputs of these data are"
+            f" the columns {', '.join(known[:20])}",
+        )
+
+    def answer(x: NDArray[Any]) -> Any:
+        cells = _cells(x, columns)
+        return method(_frame({name: cells[name] for name in names}))
+
+    return answer
+
+
+def _cells(x: NDArray[Any], columns: Sequence[InputColumn]) -> dict[str, NDArray[Any]]:
+    """The columns of a table that inputs were made of: numbers float64 [n], and of a category its
+    values, None where a row has none of them."""
+    cells: dict[str, NDArray[Any]] = {}
+    first = 0
+    for column in columns:
+        inputs = x[:, first : first + column.width]
+        first += column.width
+        if column.values is None:
+            cells[column.name] = inputs[:, 0].astype(np.float64)
+            continue
+        values = np.array([*column.values, None], dtype=object)
+        codes = inputs[:, 0].astype(np.int64) if column.coded else inputs.argmax(axis=1)
+        absent = np.zeros(len(x), dtype=bool) if column.coded else inputs.max(axis=1) <= 0
+        cells[column.name] = values[np.where(absent, len(column.values), codes)]
+    return cells
+
+
+def _frame(cells: Mapping[str, NDArray[Any]]) -> Any:
+    """A frame of pandas where that is installed, which most estimators are fitted on, else of
+    polars."""
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        import polars
+
+        return polars.DataFrame({name: values.tolist() for name, values in cells.items()})
+    return DataFrame(dict(cells))
 
 
 def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> Answering:

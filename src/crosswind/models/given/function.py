@@ -73,7 +73,7 @@ class Function(Outside):
         if self.classes is not None and hasattr(answering, "classes_"):
             problem = "is for functions; the estimator knows its classes (classes_): leave it out"
             raise InputError("model.classes", problem)
-        function = answering_function(answering, class_names)
+        function = answering_function(answering, class_names, dataset.input_columns)
         asked_function = (lambda x: function(x.tolist())) if spec.dtype == object else function
         return asked(asked_function, rows, dataset, class_names, self.batch, self.function)
 

@@ -50,7 +50,9 @@ class SkopsFile(Outside):
         estimator = self.estimator()
         answering_function(estimator, class_names)
         width = getattr(estimator, "n_features_in_", None)
-        if input.kind == "features" and width not in (None, input.shape[0]):
+        # Of one that was fitted on a frame the columns are found by their names.
+        by_name = hasattr(estimator, "feature_names_in_")
+        if input.kind == "features" and not by_name and width not in (None, input.shape[0]):
             problem = (
                 f"{Path(self.path).name} was fitted on {width} columns, and these rows have"
                 f" {input.shape[0]}"
@@ -62,7 +64,7 @@ class SkopsFile(Outside):
     ) -> Answers:
         """See `Outside.answer`."""
         spec = dataset.check_inputs()
-        function = answering_function(self.estimator(), class_names)
+        function = answering_function(self.estimator(), class_names, dataset.input_columns)
 
         def run(x: NDArray[Any]) -> Any:
             return function(x.tolist() if spec.dtype == object else x.reshape(len(x), -1))

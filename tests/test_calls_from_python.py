@@ -1,0 +1,161 @@
+"""Calls of `crosswind` with what a program might hand over by mistake: one sentence, and never
+numbers of other rows or columns."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import crosswind as cw
+from crosswind.core.errors import InputError
+
+pandas = pytest.importorskip("pandas")
+N = 240
+
+
+def patients(seed: int = 0, n: int = N) -> Any:
+    draw = np.random.default_rng(seed)
+    ill = draw.integers(0, 2, n)
+    site = np.where(draw.random(n) < 0.7, ill, 1 - ill)
+    return pandas.DataFrame(
+        {
+            "ill": np.where(ill, "yes", "no"),
+            "site": np.where(site, "A", "B"),
+            "age": draw.normal(50 + 8 * ill, 10),
+            "dose": draw.normal(1.5 * ill, 1),
+        }
+    )
+
+
+FRAME = patients()
+
+
+def dataset(frame: Any = FRAME, **settings: Any) -> Any:
+    inputs = {"numbers": ["age", "dose"], "columns": ["site"], **settings}
+    return cw.from_frame(frame, label="ill", **inputs)
+
+
+DATA = dataset()
+SPLIT = cw.split(DATA, "ill", "site", cw.SpuriousCorrelation("site"), test=0.3)
+SETTINGS: dict[str, Any] = {"model": "tabular", "steps": 4, "validate_every": 2}
+
+
+def test_a_name_alone_is_a_list_of_one() -> None:
+    listed = cw.split(DATA, "ill", ["site"], cw.SpuriousCorrelation("site"), test=0.3)
+    assert np.array_equal(listed.train.rows, SPLIT.train.rows)
+    grouped = cw.split(DATA, "ill", "site", groups="site", environments="site", test=0.3)
+    assert (
+        grouped.train.group_names
+        == cw.split(DATA, "ill", ["site"], groups=["site"], test=0.3).train.group_names
+    )
+    assert dataset(numbers="age").input == dataset(numbers=["age"]).input
+    assert dataset(columns="site").schema == DATA.schema
+    assert "site" in str(cw.audit(FRAME, FRAME, "ill", columns="site", names="site"))
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (lambda: dataset(FRAME[:200]), "it has 200 rows, and that has 240; split it anew"),
+        (lambda: dataset(FRAME[::-1]), "it has the same number of rows, and other attributes or"),
+        (
+            lambda: {DATA.name: dataset(FRAME[::-1])},
+            "is not the frame 'frame', which was split: it",
+        ),
+        (lambda: {"mine": DATA}, "lacks the frame 'frame', of which the split has rows; give a"),
+        (lambda: FRAME, "must be the data set that was split, not ill site"),
+        (lambda: SPLIT, "must be the data set that was split, not split into 2 classes"),
+    ],
+)
+def test_a_model_is_trained_on_the_data_that_were_split(other: Any, difference: str) -> None:
+    with pytest.raises(InputError) as refused:
+        cw.train("erm", SPLIT, other(), **SETTINGS)
+    assert refused.value.field == "dataset" and difference in str(refused.value)
+
+
+def test_the_same_rows_with_other_inputs_are_no_others() -> None:
+    """Such as features of pictures that were split by their attributes."""
+    same = dataset(FRAME.copy())
+    assert same is not DATA
+    trained = cw.train("erm", SPLIT, same, **SETTINGS)
+    again = cw.train("erm", SPLIT, {DATA.name: DATA}, **SETTINGS)
+    assert trained.evaluate() == again.evaluate()
+    fewer = dataset(FRAME, numbers=["age"])
+    assert cw.train("erm", SPLIT, fewer, **SETTINGS).input.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: cw.split(FRAME, "ill", ["site"]), "dataset: must be a data set, not "),
+        (lambda: cw.split("digits", "ill", ["site"]), "cw.load opens a source"),
+        (lambda: cw.train("erm", DATA, SPLIT), "split: must be what cw.split returns, not "),
+        (lambda: cw.train(SPLIT, DATA, "erm"), "split: must be what cw.split returns, not "),
+        (lambda: cw.train(None, SPLIT, DATA), "method: must be the name of a method, not null"),
+        (
+            lambda: cw.train("erm", SPLIT, DATA, seed=-1),
+            "seed: must be a whole number in [0, 2^62)",
+        ),
+        (lambda: cw.train("erm", SPLIT, DATA, seed=True), "seed: must be a whole number"),
+        (lambda: cw.evaluate(LogisticRegression(), DATA), "split: must be what cw.split returns"),
+    ],
+)
+def test_arguments_in_another_order_are_refused_by_name(call: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        call()
+    assert sentence in str(refused.value)
+
+
+def test_no_rows_have_no_predictions() -> None:
+    trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
+    for nothing in (FRAME[:0], {"age": [], "dose": []}, np.zeros((0, 2), dtype=np.float32)):
+        with pytest.raises(InputError, match="inputs: have no rows"):
+            trained.predict(nothing)
+
+
+# -- estimators that were fitted on frames ---------------------------------------------------------
+
+
+def test_a_fitted_estimator_is_given_its_own_columns_whatever_their_order() -> None:
+    """By their places it was asked about age as dose, with the number of columns it expects."""
+    scores = []
+    for names in (["age", "dose"], ["dose", "age"]):
+        fitted = LogisticRegression(C=1e6, max_iter=1000).fit(FRAME[names], FRAME["ill"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            scores.append(cw.evaluate(fitted, SPLIT)["test"]["accuracy"])
+        test = FRAME.iloc[SPLIT.evaluation["test"].rows]
+        assert scores[-1] == pytest.approx(fitted.score(test[names], test["ill"]))
+    assert scores[0] == pytest.approx(scores[1], abs=0.02) and scores[0] > 0.7
+
+
+def test_a_pipeline_that_was_fitted_on_texts_is_given_them() -> None:
+    pre = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["site"]), ("passthrough", ["dose", "age"])
+    )
+    fitted = make_pipeline(pre, LogisticRegression(max_iter=1000))
+    fitted.fit(FRAME[["site", "age", "dose"]], FRAME["ill"])
+    gaps = FRAME.assign(site=FRAME["site"].mask(FRAME.index % 40 == 0))
+    for frame in (FRAME, gaps):
+        data = dataset(frame, categories="site", columns=["ill"])
+        split = cw.split(data, "ill", [], test=0.3)
+        test = frame.iloc[split.evaluation["test"].rows]
+        expected = fitted.score(test[["site", "age", "dose"]], test["ill"])
+        assert cw.evaluate(fitted, split)["test"]["accuracy"] == pytest.approx(expected)
+
+
+def test_a_column_that_the_data_have_not_is_named() -> None:
+    fitted = LogisticRegression().fit(FRAME[["age", "dose"]], FRAME["ill"])
+    split = cw.split(dataset(numbers="age"), "ill", "site", test=0.3)
+    with pytest.raises(
+        InputError,
+        match="model: LogisticRegression reads 'dose', and the inputs of these data are the columns",
+    ):
+        cw.evaluate(fitted, split)
