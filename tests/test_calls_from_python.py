@@ -4,6 +4,7 @@ numbers of other rows or columns."""
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,3 +160,86 @@ def test_a_column_that_the_data_have_not_is_named() -> None:
         match="model: LogisticRegression reads 'dose', and the inputs of these data are the columns",
     ):
         cw.evaluate(fitted, split)
+
+
+# -- columns of tables, found by their names -------------------------------------------------------
+
+
+def test_a_model_reads_its_own_columns_of_any_data_set(tmp_path: Path) -> None:
+    """In another order every one of these gave other numbers, and estimates of 100%."""
+    trained = cw.train("erm", SPLIT, DATA, model="tabular", steps=40, validate_every=20)
+    trained.save(tmp_path / "m.safetensors")
+    loaded = cw.load_model(tmp_path / "m.safetensors")
+    more = FRAME.assign(weight=1.0)
+    swapped = dataset(more, numbers=["weight", "dose", "age"])
+    other_split = cw.split(swapped, "ill", "site", cw.SpuriousCorrelation("site"), test=0.3)
+    expected = trained.evaluate()["test"]["accuracy"]
+    assert expected > 0.7
+    for scores in (
+        trained.evaluate(other_split),
+        loaded.evaluate(other_split),
+        cw.evaluate(trained, other_split),
+        cw.evaluate(loaded, other_split),
+    ):
+        assert scores["test"]["accuracy"] == expected
+    for model in (trained, loaded):
+        assert list(model.predict(swapped)) == list(model.predict(DATA))
+    file = str(tmp_path / "m.safetensors")
+    for model in (trained, loaded, file):
+        estimates = [
+            cw.estimate(model, data, source, label="ill", pool_rows=0)
+            for data, source in ((DATA, DATA), (swapped, DATA), (swapped, swapped))
+        ]
+        accuracies = [
+            [(row.estimator, row.estimate.accuracy) for row in found.rows] for found in estimates
+        ]
+        assert len(accuracies[0]) > 5
+        assert accuracies[1] == accuracies[0] == accuracies[2]
+
+
+def test_categories_are_found_by_their_values() -> None:
+    """A value that training had not counts as missing, and is told."""
+    frame = FRAME.assign(ward=["p", "q", "r"] * (N // 3))
+    data = dataset(frame, categories=["ward"], columns=["ill"])
+    split = cw.split(data, "ill", [], test=0.3)
+    trained = cw.train("erm", split, data, model="tabular", steps=20, validate_every=10)
+    fewer = frame[frame["ward"] != "q"].reset_index(drop=True)
+    answers = trained.predict(dataset(fewer, categories=["ward"], columns=["ill"]))
+    assert list(answers) == list(trained.predict(fewer))
+    renamed = frame.assign(ward=frame["ward"].replace("p", "z"))
+    with pytest.warns(UserWarning, match="values that the model was not trained on, such as 'z'"):
+        answers = trained.predict(dataset(renamed, categories=["ward"], columns=["ill"]))
+    with pytest.warns(UserWarning, match="such as 'z' in row 1"):
+        assert list(answers) == list(trained.predict(renamed))
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (
+            lambda: dataset(FRAME.rename(columns={"dose": "weight"}), numbers=["age", "weight"]),
+            "lacks 1 of the 2 columns that the model reads, 'dose'; it has 'age', 'weight'",
+        ),
+        (
+            lambda: dataset(
+                FRAME.assign(dose=["low", "high"] * (N // 2)), numbers="age", categories="dose"
+            ),
+            "the model reads 'dose' as numbers, and in the frame 'frame' it is a category",
+        ),
+    ],
+)
+def test_other_columns_are_refused(other: Any, sentence: str) -> None:
+    trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
+    split = cw.split(other(), "ill", "site", test=0.3)
+    for ask in (lambda: trained.predict(other()), lambda: cw.evaluate(trained, split)):
+        with pytest.raises(InputError) as refused:
+            ask()
+        assert sentence in str(refused.value)
+
+
+def test_a_split_of_other_classes_is_refused() -> None:
+    trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
+    renamed = dataset(FRAME.assign(ill=FRAME["ill"].replace("yes", "ill")))
+    split = cw.split(renamed, "ill", "site", test=0.3)
+    with pytest.raises(InputError, match="split: has the classes ill, no, and the model no, yes"):
+        cw.evaluate(trained, split)

@@ -27,6 +27,12 @@ def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, An
     program holds."""
     if not isinstance(split, Split):
         raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
+    if getattr(model, "split", split) is not split:
+        # A model that was trained on another split is asked anew about the rows of this one.
+        by_other_split: dict[str, dict[str, Any]] = model.evaluate(split, rule)
+        return by_other_split
+    if hasattr(model, "in_its_columns"):
+        split = model.in_its_columns(split)
     if hasattr(model, "selections"):
         if rule not in model.predictions:
             raise InputError(

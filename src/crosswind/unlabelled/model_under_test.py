@@ -90,7 +90,8 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
         return AskedModel(
             program_model.title,
             lambda classes: _with_logits(external_answers(program_model, classes, "given")),
-            columns=fitted_columns(word, program_model.title),
+            columns=getattr(word, "read_columns", None)
+            or fitted_columns(word, program_model.title),
         )
     ending = Path(word).suffix.lower()
     if "#" in word or ending == ".safetensors":

@@ -93,7 +93,8 @@ def read_rows(
     """
     columns = columns or ModelColumns("the model")
     if isinstance(rows_given, AttributedDataset):
-        named = Named(rows_given.name, rows_given, _numbers)
+        in_order, notes = columns.aligned(rows_given, field)
+        named = Named(rows_given.name, in_order, _numbers, notes=notes)
     elif is_frame(rows_given) or isinstance(rows_given, tuple):
         named, label = _of_memory(rows_given, field, takes, label, columns)
     else:
@@ -202,7 +203,8 @@ def _read(
         raise InputError(field, problem, error.choices) from None
     sized = size is not None and "size" in {knob.name for knob in source_facts.knobs}
     dataset: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
-    return Named(word, dataset, _numbers)
+    in_order, notes = columns.aligned(dataset, field)
+    return Named(word, in_order, _numbers, notes=notes)
 
 
 def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:

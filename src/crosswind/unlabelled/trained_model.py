@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ class Predictor:
     def _predictions(self, inputs: Any, rule: str | None) -> Predictions:
         columns = self._columns()
         if isinstance(inputs, AttributedDataset):
-            dataset = inputs
+            dataset = self._in_its_columns(inputs, "inputs")
         elif columns.names is not None and has_column_names(inputs):
             frame = frame_of(inputs, "inputs")
             if not frame.height:
@@ -95,11 +95,30 @@ class Predictor:
             raise InputError("rule", f"this model has no selection {name!r}", by_rule)
         return by_rule[name]["rows"]
 
+    def in_its_columns(self, split: Split) -> Split:
+        """A split on the same rows with the inputs of a table in the order in which the model reads
+        them. Raises `InputError` for columns that are missing."""
+        parts = {
+            name: replace(part, dataset=self._in_its_columns(part.dataset, "split"))
+            for name, part in split.parts.items()
+        }
+        return replace(split, parts=parts)
+
+    def _in_its_columns(self, dataset: AttributedDataset, field: str) -> AttributedDataset:
+        aligned, notes = self._columns().aligned(dataset, field)
+        for note in notes:
+            warnings.warn(note, stacklevel=4)
+        return aligned
+
     def _answer(self) -> Answer:
         raise NotImplementedError
 
-    def _columns(self) -> ModelColumns:
+    @property
+    def read_columns(self) -> ModelColumns:
         """The columns of a table that it reads."""
+        return self._columns()
+
+    def _columns(self) -> ModelColumns:
         raise NotImplementedError
 
 
@@ -132,9 +151,15 @@ class TrainedModel(Trajectory, Predictor):
         if split is None or split is self.split:
             by_set = self.predictions[name]
         else:
+            if of_split.class_names != self.class_names:
+                raise InputError(
+                    "split",
+                    f"has the classes {', '.join(of_split.class_names[:20])}, and the model"
+                    f" {', '.join(self.class_names[:20])}",
+                )
             datasets = {}
-            for planned_set in of_split.parts.values():
-                datasets[planned_set.dataset.name] = planned_set.dataset
+            for planned_set in self.in_its_columns(of_split).parts.values():
+                datasets[planned_set.source] = planned_set.dataset
             by_set = self.answer(sets, datasets)[0][name]
         return {
             set_name: scores(by_set[set_name], rows.group_names, of_split.class_names)
