@@ -16,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import crosswind as cw
 from crosswind.core.errors import InputError
+from crosswind.unlabelled.features import features_of
 
 pandas = pytest.importorskip("pandas")
 N = 240
@@ -243,3 +244,111 @@ def test_a_split_of_other_classes_is_refused() -> None:
     split = cw.split(renamed, "ill", "site", test=0.3)
     with pytest.raises(InputError, match="split: has the classes ill, no, and the model no, yes"):
         cw.evaluate(trained, split)
+
+
+def test_models_beside_and_features_read_their_own_columns_too(tmp_path: Path) -> None:
+    swapped = dataset(numbers=["dose", "age"])
+    other_split = cw.split(swapped, "ill", "site", cw.SpuriousCorrelation("site"), test=0.3)
+    settings: dict[str, Any] = {"model": "tabular", "steps": 40, "validate_every": 20}
+    first = cw.train("erm", SPLIT, DATA, **settings)
+    files = {}
+    for name, split, data in (("a", SPLIT, DATA), ("b", other_split, swapped)):
+        files[name] = str(tmp_path / f"{name}.safetensors")
+        cw.train("erm", split, data, seed=1, **settings).save(files[name])
+    by_name = {
+        name: cw.estimate(
+            first, DATA, DATA, beside=file, label="ill", pool_rows=0, estimators="disagreement"
+        )
+        for name, file in files.items()
+    }
+    agreements = [found.rows[0].estimate.accuracy for found in by_name.values()]
+    assert agreements[0] > 0.6 and agreements[1] == pytest.approx(agreements[0], abs=0.1)
+    features = [features_of(files["a"], data).features for data in (DATA, swapped)]
+    assert np.array_equal(*features)
+
+
+# -- studies that test on another table ------------------------------------------------------------
+
+
+def study(tables: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    data = {}
+    for name, (path, options) in tables.items():
+        data[name] = {
+            "source": "table",
+            "options": {"path": str(path), "columns": ["ill", "ward"], **options},
+            "label": "ill",
+            "attributes": ["ward"],
+            "roles": {"test": 0.4},
+        }
+    return {
+        "data": data,
+        "shifts": {"none": []},
+        "sizes": {"all": {"total": 60}},
+        "sets": {
+            "validation": {"role": "validation"},
+            "test": {"role": "test"},
+            "other": {"role": "test", "source": "there"},
+        },
+        "models": ["tabular"],
+        "methods": ["erm"],
+        "training": {"steps": 40, "validate_every": 20},
+        "seeds": 1,
+        "overlap": "allowed",
+        **settings,
+    }
+
+
+def accuracies(values: dict[str, Any], out: Path) -> dict[str, float]:
+    """By set, of the networks that were trained on `here`."""
+    results = cw.run_study(values, out)
+    return {
+        row["set"]: row["metrics"]["accuracy"]
+        for row in results.rows
+        if row["data"] == "here" and row["rule"] == "last"
+    }
+
+
+def test_a_study_tests_on_another_table_in_the_columns_of_the_one_that_trains(
+    tmp_path: Path,
+) -> None:
+    """By their places age was read as dose, and ward p as ward q."""
+    for seed, name in enumerate(("here", "there")):
+        frame = patients(seed).assign(ward=["p", "q"] * (N // 2))
+        if name == "there":
+            frame = frame.assign(weight=1.0)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    here = (tmp_path / "here.csv", {"numbers": ["age", "dose"], "categories": ["site"]})
+    other = tmp_path / "there.csv"
+    same = (other, here[1])
+    swapped = (other, {"numbers": ["weight", "dose", "age"], "categories": ["site"]})
+    expected = accuracies(study({"here": here, "there": same}), tmp_path / "same")
+    assert expected["other"] > 0.7
+    assert accuracies(study({"here": here, "there": swapped}), tmp_path / "swapped") == expected
+    # Training is the same run, and what was asked of the other table by its places is not taken.
+    keys = [
+        {
+            (job.kind, job.labels.get("set")): job.key
+            for job in cw.plan(study({"here": here, "there": there})).jobs
+            if job.labels["data"] == "here"
+        }
+        for there in (same, swapped)
+    ]
+    assert keys[0]["fit", None] == keys[1]["fit", None]
+    assert keys[0]["predict", "test"] == keys[1]["predict", "test"]
+    assert keys[0]["predict", "other"] != keys[1]["predict", "other"]
+
+
+def test_what_the_other_table_has_not_is_told(tmp_path: Path) -> None:
+    frame = patients().assign(ward=["p", "q"] * (N // 2))
+    frame.to_csv(tmp_path / "here.csv", index=False)
+    frame.assign(site=frame["site"].replace("B", "C")).to_csv(tmp_path / "there.csv", index=False)
+    options = {"numbers": ["age", "dose"], "categories": ["site"]}
+    here = (tmp_path / "here.csv", options)
+    planned = cw.plan(study({"here": here, "there": (tmp_path / "there.csv", options)}))
+    told = [text for text in planned.warnings if "values that a model of data.here" in text]
+    assert len(told) == 1 and "such as 'C': they count as missing" in told[0]
+    fewer = (tmp_path / "there.csv", {**options, "numbers": ["age"]})
+    with pytest.raises(
+        InputError, match=r"data\.there: .* lacks 1 column that a model of data\.here reads: dose"
+    ):
+        cw.plan(study({"here": here, "there": fewer}))

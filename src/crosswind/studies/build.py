@@ -23,6 +23,7 @@ from crosswind.core.files import root_folder
 from crosswind.core.knobs import only_given, resolve
 from crosswind.core.registry import facts, listing, load
 from crosswind.core.types import canonical
+from crosswind.data.aligned_columns import aligned, columns_of_values
 from crosswind.data.attributes import DerivedAttribute, spelled
 from crosswind.data.clusters import PIXELS, with_clusters
 from crosswind.data.contents import picture_hashes
@@ -168,6 +169,10 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
         dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
+    if "input_columns" in values:
+        columns = columns_of_values(values["input_columns"]["of"])
+        reader = f"a model of data.{values['input_columns']['data']}"
+        dataset, _ = aligned(dataset, columns, reader, field)
     dataset = _with_derived(dataset, values["derive"], f"{field}.derive")
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]

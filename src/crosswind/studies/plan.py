@@ -22,6 +22,7 @@ from crosswind.core.collection import no_collection
 from crosswind.core.errors import InputError, counted, unknown
 from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import ROWS, InputSpec, Job
+from crosswind.data.aligned_columns import aligned, columns_as_values
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
@@ -210,10 +211,6 @@ class _Planner:
         networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
         kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
         check_estimators(study, self.estimators, networks, kinds)
-        self.keyed_values = {
-            name: {**without_paths(values), "fingerprint": self.datasets[name].fingerprint}
-            for name, values in self.values.items()
-        }
         # A run follows these only where its study asks for them, since each may keep one more
         # step: they are part of it.
         self.rules = [
@@ -234,7 +231,7 @@ class _Planner:
             split["sets"][name]["version"] = _FOLLOWING
         if counts.fills:
             split["deal"] = _FILLING
-        used = {name: self.datasets[name] for name in _sources(split, point)}
+        values, used = self._in_columns_of(point, _sources(split, point))
         models = {
             label: model
             for label, model in self.models.items()
@@ -259,14 +256,39 @@ class _Planner:
             warnings += _method_warnings(point, method, counts, split, inputs, trained)
         for text in warnings:
             self.warnings.setdefault(text, {})[point.title] = None
-        common = self._common(point, split, used)
-        common_key = {**common, "data": {name: self.keyed_values[name] for name in used}}
+        common = self._common(point, split, values)
+        common_key = {
+            **common,
+            "data": {
+                name: {**without_paths(values[name]), "fingerprint": dataset.fingerprint}
+                for name, dataset in used.items()
+            },
+        }
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
         kind = "image" if inputs is None else inputs.kind
         self.jobs += jobs_of(
             study, point, common, common_key, models, methods, self.estimators, kind
         )
+
+    def _in_columns_of(
+        self, point: StudyPoint, sources: Iterable[str]
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, AttributedDataset]]:
+        """The values and the data sets of a point's sources. Of tables whose columns are inputs all
+        but the one that trains give its columns, in its order: those of a model."""
+        values = {name: self.values[name] for name in sources}
+        used = {name: self.datasets[name] for name in values}
+        columns = used[point.data].input_columns
+        for name, dataset in used.items():
+            if not columns or dataset.input_columns in ((), columns):
+                continue
+            reader = f"a model of data.{point.data}"
+            for note in aligned(dataset, columns, reader, f"data.{name}")[1]:
+                self.warnings.setdefault(note, {})[point.title] = None
+            of_main = {"data": point.data, "of": columns_as_values(columns)}
+            values[name] = {**values[name], "input_columns": of_main}
+            used[name] = build_dataset(values[name], f"data.{name}")
+        return values, used
 
     def plan(self) -> Plan:
         """The plan of all points that were added."""
@@ -318,12 +340,12 @@ class _Planner:
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
 
     def _common(
-        self, point: StudyPoint, split: dict[str, Any], used: Mapping[str, AttributedDataset]
+        self, point: StudyPoint, split: dict[str, Any], data: Mapping[str, dict[str, Any]]
     ) -> dict[str, Any]:
         """The part that the specifications of all jobs of a point have in common."""
         common: dict[str, Any] = {
             "format": FORMAT,
-            "data": {name: self.values[name] for name in used},
+            "data": dict(data),
             "main": point.data,
             "split": split,
             "threads": 1,

@@ -483,6 +483,11 @@ def _companion(
     )
 
 
+def _in_columns_of(model: AskedModel, rows: Rows) -> Rows:
+    """Rows with the inputs of a table as a model beside the first one reads them."""
+    return replace(rows, dataset=model.columns.aligned(rows.dataset, "beside")[0])
+
+
 def _asked_beside(
     model: AskedModel, first_model: _Questions, target: Rows, labelled_rows: Rows | None
 ) -> _Questions:
@@ -492,6 +497,8 @@ def _asked_beside(
             f" {', '.join(model.classes[:20])}"
         )
         raise InputError("beside", problem)
+    target = _in_columns_of(model, target)
+    labelled_rows = None if labelled_rows is None else _in_columns_of(model, labelled_rows)
     spec = target.dataset.check_inputs()
     if model.input is not None and model.input != spec:
         raise InputError("beside", f"{model.name} takes {model.input}, and the model {spec}")

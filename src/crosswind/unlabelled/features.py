@@ -88,7 +88,8 @@ def features_of(
         model_asked = asked_model(model, settings or {})
         if model_asked.features is None:
             raise InputError("model", f"{model} has no features")
-        read = read_rows(data, "data", model_asked.input, None, None, None)
+        columns = model_asked.columns
+        read = read_rows(data, "data", model_asked.input, None, None, None, columns=columns)
         run = model_asked.features
     else:
         read = read_rows(data, "data", None, None, None, None)

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crosswind.core.errors import DataError, InputError, counted, shown
-from crosswind.core.types import InputColumn, InputSpec, digest
+from crosswind.core.types import InputColumn
+from crosswind.data.aligned_columns import aligned
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.table_inputs import numbers_of
 from crosswind.data.tabular import has_column
@@ -122,43 +120,12 @@ class ModelColumns:
         are left as they are. Raises `InputError` on `field` for a column that is missing or of
         another kind.
         """
-        given = dataset.input_columns
-        if not given or self.names is None or self.texts is not None:
+        own = {column.name: column for column in dataset.input_columns}
+        if not own or self.names is None or self.texts is not None:
             return dataset, ()
-        column_of = {column.name: column for column in given}
-        names = self.chosen or tuple(self.named(list(column_of), dataset.name, field))
-        read = self.inputs(names) if self.categories else [column_of[name] for name in names]
-        if tuple(read) == given or any(column.coded for column in (*read, *given)):
-            return dataset, ()
-        first_input = dict(
-            zip(column_of, np.cumsum([0, *(column.width for column in given)]), strict=False)
-        )
-        positions: list[int] = []
-        notes = []
-        for column in read:
-            source = column_of[column.name]
-            if (source.values is None) != (column.values is None):
-                kinds = [
-                    "numbers" if item.values is None else "a category" for item in (column, source)
-                ]
-                raise InputError(
-                    field,
-                    f"{self.model} reads {column.name!r} as {kinds[0]}, and in {dataset.name} it is"
-                    f" {kinds[1]}",
-                )
-            begin = int(first_input[column.name])
-            if column.values is None or source.values is None:
-                positions.append(begin)
-                continue
-            code_of = {value: begin + code for code, value in enumerate(source.values)}
-            positions += [code_of.get(value, -1) for value in column.values]
-            others = [value for value in source.values if value not in column.values]
-            if others:
-                notes.append(
-                    f"{dataset.name} has in {column.name!r} values that {self.model} was not trained"
-                    f" on, such as {shown(others[0])}: they count as missing."
-                )
-        return _with_inputs(dataset, tuple(read), np.array(positions)), tuple(notes)
+        names = self.chosen or tuple(self.named(list(own), dataset.name, field))
+        read = self.inputs(names) if self.categories else [own[name] for name in names]
+        return aligned(dataset, read, self.model, field)
 
     @property
     def _what(self) -> str:
@@ -195,30 +162,6 @@ class ModelColumns:
 
 def _in_brackets(names: Sequence[str]) -> str:
     return f" ({listed_columns(names)})" if names else ""
-
-
-def _with_inputs(
-    dataset: AttributedDataset, columns: tuple[InputColumn, ...], positions: NDArray[np.int64]
-) -> AttributedDataset:
-    """A data set of features with others of its inputs. `positions`: of each new input among the
-    old ones, -1 for one that is 0 in every row."""
-    read = dataset.read
-    assert read is not None
-    there = positions >= 0
-
-    def read_aligned(rows: NDArray[np.int64]) -> NDArray[Any]:
-        inputs = read(rows)
-        aligned = np.zeros((len(inputs), len(positions)), dtype=np.float32)
-        aligned[:, there] = inputs[:, positions[there]]
-        return aligned
-
-    return replace(
-        dataset,
-        read=read_aligned,
-        input=InputSpec.features(len(positions)),
-        input_columns=columns,
-        fingerprint=digest({"of": dataset.fingerprint, "inputs": positions.tolist()}),
-    )
 
 
 def fitted_columns(estimator: Any, name: str) -> ModelColumns:
