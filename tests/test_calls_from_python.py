@@ -352,3 +352,15 @@ def test_what_the_other_table_has_not_is_told(tmp_path: Path) -> None:
         InputError, match=r"data\.there: .* lacks 1 column that a model of data\.here reads: dose"
     ):
         cw.plan(study({"here": here, "there": fewer}))
+
+
+def test_an_input_that_is_no_attribute_is_said_to_be_one(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "here.csv", index=False)
+    settings = {"numbers": ["age"], "categories": ["site"], "columns": ["ill"]}
+    sentence = "'site' is an input of {} alone; name it in 'columns' too \\(valid: ill\\)"
+    with pytest.raises(InputError, match=sentence.format("the frame 'frame'")):
+        cw.split(dataset(**settings), "ill", ["site"])
+    values = study({"here": (tmp_path / "here.csv", settings)}, sets={"test": {"role": "test"}})
+    values["data"]["here"]["attributes"] = ["site"]
+    with pytest.raises(InputError, match=rf"data\.here\.attributes: {sentence.format('here')}"):
+        cw.plan(values)

@@ -648,7 +648,7 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         *official,
     ]:
         if name not in names:
-            raise unknown(f"{path}.{where}", "attribute", name, names)
+            raise dataset.no_attribute(name, f"{path}.{where}")
     if spec.label in listed:
         raise InputError(
             f"{path}.attributes",
