@@ -63,7 +63,7 @@ def test_a_name_alone_is_a_list_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "difference"),
+    ("make_data", "difference"),
     [
         (lambda: dataset(FRAME[:200]), "it has 200 rows, and that has 240; split it anew"),
         (lambda: dataset(FRAME[::-1]), "it has the same number of rows, and other attributes or"),
@@ -76,9 +76,9 @@ def test_a_name_alone_is_a_list_of_one() -> None:
         (lambda: SPLIT, "must be the data set that was split, not split into 2 classes"),
     ],
 )
-def test_a_model_is_trained_on_the_data_that_were_split(other: Any, difference: str) -> None:
+def test_a_model_is_trained_on_the_data_that_were_split(make_data: Any, difference: str) -> None:
     with pytest.raises(InputError) as refused:
-        cw.train("erm", SPLIT, other(), **SETTINGS)
+        cw.train("erm", SPLIT, make_data(), **SETTINGS)
     assert refused.value.field == "dataset" and difference in str(refused.value)
 
 
@@ -171,8 +171,8 @@ def test_a_model_reads_its_own_columns_of_any_data_set(tmp_path: Path) -> None:
     trained = cw.train("erm", SPLIT, DATA, model="tabular", steps=40, validate_every=20)
     trained.save(tmp_path / "m.safetensors")
     loaded = cw.load_model(tmp_path / "m.safetensors")
-    more = FRAME.assign(weight=1.0)
-    swapped = dataset(more, numbers=["weight", "dose", "age"])
+    with_weight = FRAME.assign(weight=1.0)
+    swapped = dataset(with_weight, numbers=["weight", "dose", "age"])
     other_split = cw.split(swapped, "ill", "site", cw.SpuriousCorrelation("site"), test=0.3)
     expected = trained.evaluate()["test"]["accuracy"]
     assert expected > 0.7
@@ -192,7 +192,8 @@ def test_a_model_reads_its_own_columns_of_any_data_set(tmp_path: Path) -> None:
             for data, source in ((DATA, DATA), (swapped, DATA), (swapped, swapped))
         ]
         accuracies = [
-            [(row.estimator, row.estimate.accuracy) for row in found.rows] for found in estimates
+            [(row.estimator, row.estimate.accuracy) for row in of_data.rows]
+            for of_data in estimates
         ]
         assert len(accuracies[0]) > 5
         assert accuracies[1] == accuracies[0] == accuracies[2]
@@ -215,7 +216,7 @@ def test_categories_are_found_by_their_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "sentence"),
+    ("make_data", "sentence"),
     [
         (
             lambda: dataset(FRAME.rename(columns={"dose": "weight"}), numbers=["age", "weight"]),
@@ -229,10 +230,10 @@ def test_categories_are_found_by_their_values() -> None:
         ),
     ],
 )
-def test_other_columns_are_refused(other: Any, sentence: str) -> None:
+def test_other_columns_are_refused(make_data: Any, sentence: str) -> None:
     trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
-    split = cw.split(other(), "ill", "site", test=0.3)
-    for ask in (lambda: trained.predict(other()), lambda: cw.evaluate(trained, split)):
+    split = cw.split(make_data(), "ill", "site", test=0.3)
+    for ask in (lambda: trained.predict(make_data()), lambda: cw.evaluate(trained, split)):
         with pytest.raises(InputError) as refused:
             ask()
         assert sentence in str(refused.value)
@@ -261,7 +262,7 @@ def test_models_beside_and_features_read_their_own_columns_too(tmp_path: Path) -
         )
         for name, file in files.items()
     }
-    agreements = [found.rows[0].estimate.accuracy for found in by_name.values()]
+    agreements = [of_file.rows[0].estimate.accuracy for of_file in by_name.values()]
     assert agreements[0] > 0.6 and agreements[1] == pytest.approx(agreements[0], abs=0.1)
     features = [features_of(files["a"], data).features for data in (DATA, swapped)]
     assert np.array_equal(*features)
@@ -300,10 +301,10 @@ def study(tables: dict[str, Any], **settings: Any) -> dict[str, Any]:
 
 def accuracies(values: dict[str, Any], out: Path) -> dict[str, float]:
     """By set, of the networks that were trained on `here`."""
-    results = cw.run_study(values, out)
+    study_results = cw.run_study(values, out)
     return {
         row["set"]: row["metrics"]["accuracy"]
-        for row in results.rows
+        for row in study_results.rows
         if row["data"] == "here" and row["rule"] == "last"
     }
 
@@ -317,21 +318,24 @@ def test_a_study_tests_on_another_table_in_the_columns_of_the_one_that_trains(
         if name == "there":
             frame = frame.assign(weight=1.0)
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    here = (tmp_path / "here.csv", {"numbers": ["age", "dose"], "categories": ["site"]})
-    other = tmp_path / "there.csv"
-    same = (other, here[1])
-    swapped = (other, {"numbers": ["weight", "dose", "age"], "categories": ["site"]})
-    expected = accuracies(study({"here": here, "there": same}), tmp_path / "same")
+    here_table = (tmp_path / "here.csv", {"numbers": ["age", "dose"], "categories": ["site"]})
+    other_table = tmp_path / "there.csv"
+    same_columns = (other_table, here_table[1])
+    swapped_columns = (other_table, {"numbers": ["weight", "dose", "age"], "categories": ["site"]})
+    expected = accuracies(study({"here": here_table, "there": same_columns}), tmp_path / "same")
     assert expected["other"] > 0.7
-    assert accuracies(study({"here": here, "there": swapped}), tmp_path / "swapped") == expected
+    assert (
+        accuracies(study({"here": here_table, "there": swapped_columns}), tmp_path / "swapped")
+        == expected
+    )
     # Training is the same run, and what was asked of the other table by its places is not taken.
     keys = [
         {
             (job.kind, job.labels.get("set")): job.key
-            for job in cw.plan(study({"here": here, "there": there})).jobs
+            for job in cw.plan(study({"here": here_table, "there": table})).jobs
             if job.labels["data"] == "here"
         }
-        for there in (same, swapped)
+        for table in (same_columns, swapped_columns)
     ]
     assert keys[0]["fit", None] == keys[1]["fit", None]
     assert keys[0]["predict", "test"] == keys[1]["predict", "test"]
@@ -343,15 +347,18 @@ def test_what_the_other_table_has_not_is_told(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "here.csv", index=False)
     frame.assign(site=frame["site"].replace("B", "C")).to_csv(tmp_path / "there.csv", index=False)
     options = {"numbers": ["age", "dose"], "categories": ["site"]}
-    here = (tmp_path / "here.csv", options)
-    planned = cw.plan(study({"here": here, "there": (tmp_path / "there.csv", options)}))
-    told = [text for text in planned.warnings if "values that a model of data.here" in text]
-    assert len(told) == 1 and "such as 'C': they count as missing" in told[0]
+    here_table = (tmp_path / "here.csv", options)
+    planned = cw.plan(study({"here": here_table, "there": (tmp_path / "there.csv", options)}))
+    warnings_of_values = [
+        text for text in planned.warnings if "values that a model of data.here" in text
+    ]
+    assert len(warnings_of_values) == 1
+    assert "such as 'C': they count as missing" in warnings_of_values[0]
     fewer = (tmp_path / "there.csv", {**options, "numbers": ["age"]})
     with pytest.raises(
         InputError, match=r"data\.there: .* lacks 1 column that a model of data\.here reads: dose"
     ):
-        cw.plan(study({"here": here, "there": fewer}))
+        cw.plan(study({"here": here_table, "there": fewer}))
 
 
 def test_an_input_that_is_no_attribute_is_said_to_be_one(tmp_path: Path) -> None:

@@ -59,14 +59,14 @@ def test_arrays_and_tensors_of_scores_are_taken_as_the_model_itself_is() -> None
 def test_a_class_may_be_called_label() -> None:
     source = SOURCE.assign(label=np.where(CODES, "label", "no"))
     model = LogisticRegression().fit(source[INPUTS], source["label"])
-    found = cw.estimate(model, NEW.drop(columns="label"), source, label="label")
-    assert found.source_accuracy == pytest.approx(MODEL.score(SOURCE[INPUTS], SOURCE["label"]))
+    by_model = cw.estimate(model, NEW.drop(columns="label"), source, label="label")
+    assert by_model.source_accuracy == pytest.approx(MODEL.score(SOURCE[INPUTS], SOURCE["label"]))
     by_arrays = cw.estimate(
         predictions=SCORES,
         source=(SOURCE_SCORES, np.where(CODES, "label", "no")),
         classes=["no", "label"],
     )
-    assert by_arrays.source_accuracy == found.source_accuracy
+    assert by_arrays.source_accuracy == by_model.source_accuracy
 
 
 def test_estimators_that_are_left_out_for_one_reason_stand_in_one_sentence() -> None:

@@ -326,7 +326,7 @@ def _check_split(split: Any) -> None:
 def _datasets_of(split: Split, dataset: Any) -> dict[str, AttributedDataset]:
     """The data sets of a split by name, as they are given. Raises `InputError` for others than
     those that were split, whose rows the numbers of a split do not name."""
-    sources = {named.source: named.dataset for named in split.parts.values()}
+    sources = {planned_set.source: planned_set.dataset for planned_set in split.parts.values()}
     if isinstance(dataset, AttributedDataset):
         datasets = {split.train.source: dataset}
     elif isinstance(dataset, Mapping):
@@ -338,12 +338,12 @@ def _datasets_of(split: Split, dataset: Any) -> dict[str, AttributedDataset]:
             raise InputError(
                 "dataset", f"lacks {name}, of which the split has rows; give a mapping", sources
             )
-        given = datasets[name]
-        if given is was_split or given.fingerprint == was_split.fingerprint:
+        handed = datasets[name]
+        if handed is was_split or handed.fingerprint == was_split.fingerprint:
             continue
-        if given.n_rows != was_split.n_rows:
-            difference = f"{given.n_rows:,} rows, and that has {was_split.n_rows:,}"
-        elif given.table.digest() != was_split.table.digest():
+        if handed.n_rows != was_split.n_rows:
+            difference = f"{handed.n_rows:,} rows, and that has {was_split.n_rows:,}"
+        elif handed.table.digest() != was_split.table.digest():
             difference = "the same number of rows, and other attributes or another order"
         else:
             continue  # the same rows with other inputs, such as features of them

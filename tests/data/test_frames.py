@@ -138,10 +138,10 @@ def test_a_column_that_no_model_learns_from_is_no_input_unasked(kind: str) -> No
         f"numbers: no model learns from 'when' ({why}) as it stands: name the inputs, such as"
         " numbers=['dose'], categories=['site'], or drop the column"
     )
-    named = cw.from_frame(
+    chosen_data = cw.from_frame(
         columns, label="label", numbers=["dose"], categories=["site"], columns=["label"]
     )
-    assert [column.name for column in named.input_columns] == ["dose", "site"]
+    assert [column.name for column in chosen_data.input_columns] == ["dose", "site"]
 
 
 @pytest.mark.parametrize(

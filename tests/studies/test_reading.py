@@ -319,10 +319,10 @@ def test_the_settings_of_a_study_that_was_run_are_known_from_its_fields(
     words = settings_of(written, scale)
     assert len(words) >= len(settings) or "null" in str(settings)
     assert load_study("demo", scale, words) == study
-    more = settings_of(written, scale, without=["seeds"])
-    assert not [word for word in more if word.startswith("seeds=")]
+    without_seeds = settings_of(written, scale, without=["seeds"])
+    assert not [word for word in without_seeds if word.startswith("seeds=")]
     changed = study.model_copy(update={"seeds": 9})
-    assert load_study("demo", scale, [*more, "seeds=9"]) == changed
+    assert load_study("demo", scale, [*without_seeds, "seeds=9"]) == changed
 
 
 def test_a_study_as_its_file_has_it_was_run_with_no_settings() -> None:

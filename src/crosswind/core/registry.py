@@ -262,14 +262,14 @@ def _scan(room: str) -> dict[str, Facts]:
 def _find(room: str, name: str) -> Facts | None:
     """The facts of one installed class, from the files alone that register its name."""
     registering = re.compile(rf"""register\(\s*["']{re.escape(name)}["']""")
-    named: dict[str, Facts] = {}
+    facts_by_name: dict[str, Facts] = {}
     for module, path in _files_of_room(room):
         if registering.search(_registering_text(module, path)):
             for facts_read in _read_once(module, path, room):
                 if facts_read.name == name:
-                    _add(named, facts_read)
+                    _add(facts_by_name, facts_read)
     # A name may be written otherwise, in two parts or with an escape.
-    return named.get(name) or _scan(room).get(name)
+    return facts_by_name.get(name) or _scan(room).get(name)
 
 
 def _add(facts_by_name: dict[str, Facts], facts_read: Facts) -> None:

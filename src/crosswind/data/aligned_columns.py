@@ -25,43 +25,52 @@ def aligned(
     the model that reads the columns. Raises `InputError` on `field` for a column that is missing,
     and for one of another kind.
     """
-    own = dataset.input_columns
-    if not own or tuple(columns) == own or any(column.coded for column in (*columns, *own)):
+    if not dataset.input_columns or tuple(columns) == dataset.input_columns:
         return dataset, ()
-    begins = np.cumsum([0, *(column.width for column in own)])
-    begin_of = {column.name: int(begin) for column, begin in zip(own, begins, strict=False)}
-    own_of = {column.name: column for column in own}
-    missing = [column.name for column in columns if column.name not in own_of]
-    if missing:
+    if any(column.coded for column in (*columns, *dataset.input_columns)):
+        return dataset, ()
+    begin_of, column_of = {}, {}
+    width = 0
+    for column in dataset.input_columns:
+        begin_of[column.name], column_of[column.name] = width, column
+        width += column.width
+    absent_names = [column.name for column in columns if column.name not in column_of]
+    if absent_names:
         raise InputError(
             field,
-            f"{dataset.name} lacks {counted(len(missing), 'column')} that {reader} reads:"
-            f" {', '.join(missing[:8])}",
-            list(own_of),
+            f"{dataset.name} lacks {counted(len(absent_names), 'column')} that {reader} reads:"
+            f" {', '.join(absent_names[:8])}",
+            list(column_of),
         )
     positions: list[int] = []
     notes = []
     for column in columns:
-        of_data = own_of[column.name]
-        begin = begin_of[column.name]
-        if column.values is None and of_data.values is None:
-            positions.append(begin)
-            continue
-        if column.values is None or of_data.values is None:
+        of_data = column_of[column.name]
+        if (column.values is None) != (of_data.values is None):
             raise InputError(
                 field,
                 f"{reader} reads {column.name!r} as {_kind(column)}, and in {dataset.name} it is"
                 f" {_kind(of_data)}",
             )
-        code_of = {value: begin + code for code, value in enumerate(of_data.values)}
-        positions += [code_of.get(value, -1) for value in column.values]
-        others = [value for value in of_data.values if value not in column.values]
-        if others:
+        places, unknown_value = _places(column, of_data, begin_of[column.name])
+        positions += places
+        if unknown_value is not None:
             notes.append(
                 f"{dataset.name} has in {column.name!r} values that {reader} was not trained on, such"
-                f" as {shown(others[0])}: they count as missing"
+                f" as {shown(unknown_value)}: they count as missing"
             )
     return _with_inputs(dataset, tuple(columns), np.array(positions)), tuple(notes)
+
+
+def _places(column: InputColumn, of_data: InputColumn, begin: int) -> tuple[list[int], str | None]:
+    """Where the inputs of a column lie among those of a data set, whose column of the name begins
+    at `begin`, -1 for a value that it has not; and a value of the data set's that the column has
+    not."""
+    if column.values is None or of_data.values is None:
+        return [begin], None
+    code_of = {value: begin + code for code, value in enumerate(of_data.values)}
+    new_values = (value for value in of_data.values if value not in column.values)
+    return [code_of.get(value, -1) for value in column.values], next(new_values, None)
 
 
 def _kind(column: InputColumn) -> str:
@@ -73,14 +82,14 @@ def _with_inputs(
 ) -> AttributedDataset:
     """A data set of features with others of its inputs. `positions`: of each new input among the
     old ones, -1 for one that is 0 in every row."""
-    read = dataset.read
-    assert read is not None
-    there = positions >= 0
+    inputs_of = dataset.read
+    assert inputs_of is not None
+    present = positions >= 0
 
     def read_aligned(rows: NDArray[np.int64]) -> NDArray[Any]:
-        inputs = read(rows)
+        inputs = inputs_of(rows)
         aligned_inputs = np.zeros((len(inputs), len(positions)), dtype=np.float32)
-        aligned_inputs[:, there] = inputs[:, positions[there]]
+        aligned_inputs[:, present] = inputs[:, positions[present]]
         return aligned_inputs
 
     return replace(

@@ -148,14 +148,14 @@ class AttributedDataset:
                 return attribute
         raise self.no_attribute(name, field, f"attribute of {self.name}")
 
-    def no_attribute(self, name: str, field: str, what: str = "attribute") -> InputError:
+    def no_attribute(self, name: str, field: str, kind: str = "attribute") -> InputError:
         """The error for a name that no attribute has; a column that is an input alone is said to be
         one."""
         choices = [attribute.name for attribute in self.schema]
         if name in [column.name for column in self.input_columns]:
             problem = f"{name!r} is an input of {self.name} alone; name it in 'columns' too"
             return InputError(field, problem, choices)
-        return unknown(field, what, name, choices)
+        return unknown(field, kind, name, choices)
 
     def code_of(self, name: str, value: object, field: str = "") -> int:
         """The code of a value of a named attribute, see `Attribute.code_of`."""

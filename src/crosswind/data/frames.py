@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FRAMES = ("a polars, pandas or Arrow frame", "a mapping from name to values")
 """What `frame_of` takes."""
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray)
+_FRACTIONS = {int, float, decimal.Decimal}
 _BEYOND_INT64 = 2**62
 """Whole numbers from here on are names, such as identifiers, and are kept as text."""
 
@@ -154,21 +155,24 @@ def _series(name: str, values: Sequence[Any]) -> Series:
     import polars
 
     cells = [_plain(value) for value in values]
-    kinds = {type(value) for value in cells if value is not None}
+    kinds = {type(value) for value in cells} - {type(None)}
     if any(issubclass(kind, _NESTED) for kind in kinds):
         return _nested(name, cells)
     if kinds in ({bool}, {bytes}):
         return polars.Series(name, cells)
-    if kinds == {int} and all(abs(value or 0) < _BEYOND_INT64 for value in cells):
+    if kinds == {int} and max(map(abs, filter(None, cells)), default=0) < _BEYOND_INT64:
         return polars.Series(name, cells, dtype=polars.Int64)
-    if kinds and kinds <= {int, float, decimal.Decimal} and kinds != {int}:
-        numbers = [None if value is None else float(value) for value in cells]
-        return polars.Series(name, numbers, dtype=polars.Float64)
+    if kinds and kinds <= _FRACTIONS and kinds != {int}:
+        return polars.Series(name, _each(float, cells), dtype=polars.Float64)
     if kinds and all(issubclass(kind, datetime.timedelta) for kind in kinds):
         return polars.Series(name, cells, dtype=polars.Duration("us"))
     # Columns of mixed values, such as text and numbers, are text.
-    texts = [None if value is None else str(value) for value in cells]
-    return polars.Series(name, texts, dtype=polars.String)
+    return polars.Series(name, _each(str, cells), dtype=polars.String)
+
+
+def _each(kind: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
+    """The cells as another type, missing ones as they are."""
+    return [None if value is None else kind(value) for value in cells]
 
 
 def _nested(name: str, cells: list[Any]) -> Series:

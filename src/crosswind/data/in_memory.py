@@ -114,7 +114,7 @@ def _all_inputs(
     categories = [name for name in inputs if name not in unread and name not in numbers]
     if unread:
         described = ", ".join(f"{name!r} ({why})" for name, why in unread.items())
-        rest = ", ".join(
+        named_inputs = ", ".join(
             f"{setting}={names!r}"
             for setting, names in (("numbers", numbers), ("categories", categories))
             if names
@@ -122,7 +122,7 @@ def _all_inputs(
         raise InputError(
             "numbers",
             f"no model learns from {described} as it stands: name the inputs"
-            f"{f', such as {rest}' if rest else ''}, or drop the column",
+            f"{f', such as {named_inputs}' if named_inputs else ''}, or drop the column",
         )
     return numbers or None, categories or None
 

@@ -142,22 +142,7 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     key = canonical([values, [_stamp(path) for path in paths.values()]])
     if key in _datasets:
         return _datasets[key]
-    try:
-        dataset = open_source(values["source"], options, f"{field}.options")
-    except DataError as error:
-        if field == "data":
-            problem = str(error)
-        else:
-            problem = f"{field}: {error}"
-        if clusters is not None and not _is_there(clusters["features"]):
-            features = clusters["features"]
-            problem += f"; {field}.clusters.features: there is no file {features!r} either"
-        raise DataError(problem) from None
-    if clusters is not None:
-        try:
-            dataset = with_clusters(dataset, **clusters, field=f"{field}.clusters")
-        except DataError as error:
-            raise DataError(f"{field}.clusters.features: {error}") from None
+    dataset = _opened(values, field)
     for name, rule in values.get("rules", {}).items():
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
     same = values.get("same", {})
@@ -178,6 +163,28 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
     return dataset
+
+
+def _opened(values: Values, field: str) -> AttributedDataset:
+    """The data set of a source, with its clusters."""
+    clusters = values.get("clusters")
+    try:
+        dataset = open_source(values["source"], values["options"], f"{field}.options")
+    except DataError as error:
+        if field == "data":
+            problem = str(error)
+        else:
+            problem = f"{field}: {error}"
+        if clusters is not None and not _is_there(clusters["features"]):
+            features = clusters["features"]
+            problem += f"; {field}.clusters.features: there is no file {features!r} either"
+        raise DataError(problem) from None
+    if clusters is None:
+        return dataset
+    try:
+        return with_clusters(dataset, **clusters, field=f"{field}.clusters")
+    except DataError as error:
+        raise DataError(f"{field}.clusters.features: {error}") from None
 
 
 def _stamp(path: Any) -> list[int]:

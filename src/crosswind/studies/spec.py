@@ -699,17 +699,19 @@ def settings_of(
         dumped: dict[str, Any] = study.model_dump(mode="json", exclude_unset=True)
         return {name: value for name, value in dumped.items() if name not in without}
 
-    wanted = json.loads(json.dumps({k: of for k, of in written.items() if k not in without}))
+    run_fields = json.loads(
+        json.dumps({name: value for name, value in written.items() if name not in without})
+    )
     of_file = fields(())
-    whole = [
-        f"{name}={_flow(wanted.get(name))}"
-        for name in {**of_file, **wanted}
-        if of_file.get(name) != wanted.get(name)
+    whole_fields = [
+        f"{name}={_flow(run_fields.get(name))}"
+        for name in {**of_file, **run_fields}
+        if of_file.get(name) != run_fields.get(name)
     ]
     # Settings lie on the file, of which fields may be written otherwise than they are read.
-    for settings in (list(_settings_between(of_file, wanted)), whole):
+    for settings in (list(_settings_between(of_file, run_fields)), whole_fields):
         with suppress(InputError):
-            if fields(settings) == wanted:
+            if fields(settings) == run_fields:
                 return settings
     return []
 

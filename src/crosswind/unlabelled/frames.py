@@ -152,9 +152,10 @@ def _class_names(model: Any, classes: Sequence[str] | None, title: str) -> list[
         return [str(name) for name in classes]
     fitted_classes = getattr(model, "classes_", None)
     if fitted_classes is None:
-        asked = "; is it fitted?" if hasattr(model, "fit") else ""
+        fit_question = "; is it fitted?" if hasattr(model, "fit") else ""
         raise InputError(
-            "classes", f"are needed, in the order of the outputs: {title} has no classes_{asked}"
+            "classes",
+            f"are needed, in the order of the outputs: {title} has no classes_{fit_question}",
         )
     return [str(name) for name in np.asarray(fitted_classes).tolist()]
 
@@ -205,10 +206,11 @@ def _missing_among(inputs: _ClassifierInputs, field: str) -> str:
         return ""
     frame = frame_of(inputs.rows, field)
     for name in frame.columns:
-        missing = np.flatnonzero(lacks_value(frame.get_column(name)))
-        if missing.size:
-            more = f" ({counted(missing.size - 1, 'more such row')})" if missing.size > 1 else ""
-            return f"; column {name!r}, row {missing[0] + 1} has no value{more}"
+        empty_rows = np.flatnonzero(lacks_value(frame.get_column(name)))
+        if empty_rows.size:
+            n_others = empty_rows.size - 1
+            more_words = f" ({counted(n_others, 'more such row')})" if n_others else ""
+            return f"; column {name!r}, row {empty_rows[0] + 1} has no value{more_words}"
     return ""
 
 

@@ -120,12 +120,12 @@ class ModelColumns:
         are left as they are. Raises `InputError` on `field` for a column that is missing or of
         another kind.
         """
-        own = {column.name: column for column in dataset.input_columns}
-        if not own or self.names is None or self.texts is not None:
+        column_of = {column.name: column for column in dataset.input_columns}
+        if not column_of or self.names is None or self.texts is not None:
             return dataset, ()
-        names = self.chosen or tuple(self.named(list(own), dataset.name, field))
-        read = self.inputs(names) if self.categories else [own[name] for name in names]
-        return aligned(dataset, read, self.model, field)
+        names = self.chosen or tuple(self.named(list(column_of), dataset.name, field))
+        inputs = self.inputs(names) if self.categories else [column_of[name] for name in names]
+        return aligned(dataset, inputs, self.model, field)
 
     @property
     def _what(self) -> str:

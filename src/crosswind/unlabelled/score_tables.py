@@ -147,34 +147,39 @@ def tables_of_arrays(
             f"must be scores [n, k], a column a class, not {predictions.dtype}"
             f" {list(predictions.shape)}{remedy}",
         )
-    k = predictions.shape[1]
-    names = [str(name) for name in (range(k) if classes is None else classes)]
-    if len(names) != k:
-        raise InputError("classes", f"are {len(names)}, and predictions has {k} columns")
-    new = {name: predictions[:, code] for code, name in enumerate(names)}
+    n_classes = predictions.shape[1]
+    names = [str(name) for name in (range(n_classes) if classes is None else classes)]
+    if len(names) != n_classes:
+        raise InputError("classes", f"are {len(names)}, and predictions has {n_classes} columns")
+    columns = {name: predictions[:, code] for code, name in enumerate(names)}
     if source is None:
-        return new, None, names
-    if not isinstance(source, tuple) or len(source) != 2:
-        raise InputError(
-            "source", f"must be a pair of scores [m, {k}] and labels [m], as predictions are scores"
-        )
-    scores, labels = np.asarray(source[0]), np.asarray(source[1])
-    if scores.ndim != 2 or scores.shape[1] != k or labels.shape != (len(scores),):
-        raise InputError(
-            "source",
-            f"must be scores [m, {k}] and labels [m], not {list(scores.shape)} and"
-            f" {list(labels.shape)}",
-        )
-    texts_of_labels = [str(label) for label in labels.tolist()]
-    others = sorted(set(texts_of_labels) - set(names))
-    if others and classes is None:
+        return columns, None, names
+    scores, labels = _scores_and_labels(source, n_classes)
+    if classes is None and set(labels) - set(names):
         raise InputError(
             "classes",
-            f"are needed, in the order of the {k} columns of predictions: the labels are"
-            f" {', '.join(sorted(set(texts_of_labels))[:10])}",
+            f"are needed, in the order of the {n_classes} columns of predictions: the labels are"
+            f" {', '.join(sorted(set(labels))[:10])}",
         )
     labelled: dict[str, Any] = {name: scores[:, code] for code, name in enumerate(names)}
-    return new, {**labelled, label_beside(names): texts_of_labels}, names
+    return columns, {**labelled, label_beside(names): labels}, names
+
+
+def _scores_and_labels(source: Any, n_classes: int) -> tuple[NDArray[Any], list[str]]:
+    """A pair of scores [m, k] and labels [m], these as texts. Raises `InputError`."""
+    if not isinstance(source, tuple) or len(source) != 2:
+        raise InputError(
+            "source",
+            f"must be a pair of scores [m, {n_classes}] and labels [m], as predictions are scores",
+        )
+    scores, labels = np.asarray(source[0]), np.asarray(source[1])
+    if scores.shape[1:] != (n_classes,) or labels.shape != (len(scores),):
+        raise InputError(
+            "source",
+            f"must be scores [m, {n_classes}] and labels [m], not {list(scores.shape)} and"
+            f" {list(labels.shape)}",
+        )
+    return scores, [str(label) for label in labels.tolist()]
 
 
 # -- columns ---------------------------------------------------------------------------------------

@@ -98,11 +98,11 @@ class Predictor:
     def in_its_columns(self, split: Split) -> Split:
         """A split on the same rows with the inputs of a table in the order in which the model reads
         them. Raises `InputError` for columns that are missing."""
-        parts = {
-            name: replace(part, dataset=self._in_its_columns(part.dataset, "split"))
-            for name, part in split.parts.items()
+        planned_sets = {
+            name: replace(planned, dataset=self._in_its_columns(planned.dataset, "split"))
+            for name, planned in split.parts.items()
         }
-        return replace(split, parts=parts)
+        return replace(split, parts=planned_sets)
 
     def _in_its_columns(self, dataset: AttributedDataset, field: str) -> AttributedDataset:
         aligned, notes = self._columns().aligned(dataset, field)

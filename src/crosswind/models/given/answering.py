@@ -58,13 +58,13 @@ def _on_its_columns(model: Any, method: Answering, columns: Sequence[InputColumn
     if fitted_names is None or not columns:
         return method
     names = [str(name) for name in fitted_names]
-    known = [column.name for column in columns]
-    missing = [repr(name) for name in names if name not in known]
-    if missing:
+    column_names = [column.name for column in columns]
+    absent_names = [repr(name) for name in names if name not in column_names]
+    if absent_names:
         raise InputError(
             "model",
-            f"{type(model).__name__} reads {', '.join(missing[:8])}, and the inputs of these data are"
-            f" the columns {', '.join(known[:20])}",
+            f"{type(model).__name__} reads {', '.join(absent_names[:8])}, and the inputs of these data are"
+            f" the columns {', '.join(column_names[:20])}",
         )
 
     def answer(x: NDArray[Any]) -> Any:
