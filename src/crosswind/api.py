@@ -263,8 +263,8 @@ def train(
     memory: str | int | None = None,
     **training: Any,
 ) -> TrainedModel:
-    """Train a method by name on a split. `knobs` are the method's settings, other words the
-    training loop's (`steps=300`).
+    """Train a method by name on a split. `dataset`: the one that was split, or the same rows with
+    other inputs. `knobs` are the method's settings, other words the training loop's (`steps=300`).
 
     `model`: its name, or its name with settings, `{"name": "cifar-resnet", "width": 8}`. `memory`:
     the most that pixels may take, such as "8GB"; half of what there is by default. What does not
