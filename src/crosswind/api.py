@@ -606,11 +606,11 @@ def estimate(
     that labelled rows show to stand in another order are refused, unless `classes` is that order.
     Instead of model and data, `predictions`: a table with a column of logits or probabilities a
     class, a frame, or an array [n, k]. `source` is then one too, of an array a pair of scores and
-    labels, and `classes` names the columns of scores in their order. `estimators`: names, or names with settings; by default all that apply, of the
-    neighbourhoods `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where
-    the model does not say. `pool_rows`, `near_rows`: labelled rows that are shown under every
-    change, and rows whose neighbours are asked for; 0 leaves that out. `tell` is told what is being
-    asked, in sentences.
+    labels, and `classes` names the columns of scores in their order. `estimators`: names, or names
+    with settings; by default all that apply, of the neighbourhoods `ni-randaugment` and `ni-eda`
+    alone. `size`: side of pictures in pixels, where the model does not say. `pool_rows`,
+    `near_rows`: labelled rows that are shown under every change, and rows whose neighbours are
+    asked for; 0 leaves that out. `tell` is told what is being asked, in sentences.
 
     Raises `InputError` and `DataError` with one sentence.
     """
