@@ -194,7 +194,7 @@ def test_what_a_program_gives_wrongly_is_one_sentence(classifier: Any) -> None:
         ("m.onnx", new, source, {"label": "ill"}, "model: there is no file 'm.onnx'"),
         (classifier, new, [1], {"label": "ill"}, "source: must be a frame with a column of labels"),
         (lambda x: x, new, None, {}, "classes: are needed, in the order of the outputs"),
-        (object(), new, None, {"classes": ["a", "b"]}, "model: has no predict_proba"),
+        (object(), new, None, {"classes": ["a", "b"]}, "model: object has no predict_proba"),
     ]
     for model, data, known, settings, words in cases:
         with pytest.raises(CrosswindError, match=words):

@@ -27,7 +27,8 @@ def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, An
     program holds."""
     if not isinstance(split, Split):
         raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
-    if getattr(model, "split", split) is not split:
+    trained_on = getattr(model, "split", None)
+    if isinstance(trained_on, Split) and trained_on is not split:
         # A model that was trained on another split is asked anew about the rows of this one.
         by_other_split: dict[str, dict[str, Any]] = model.evaluate(split, rule)
         return by_other_split
