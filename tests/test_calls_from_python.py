@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -18,7 +19,6 @@ import crosswind as cw
 from crosswind.core.errors import InputError
 from crosswind.unlabelled.features import features_of
 
-pandas = pytest.importorskip("pandas")
 N = 240
 
 
@@ -239,6 +239,48 @@ def test_other_columns_are_refused(make_data: Any, sentence: str) -> None:
         assert sentence in str(refused.value)
 
 
+def test_columns_that_a_person_names_are_as_many_as_the_model_reads() -> None:
+    trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
+    renamed = dataset(FRAME.rename(columns={"dose": "mg"}), numbers=["mg", "age"])
+
+    def asked(data: Any, columns: Any) -> list[float]:
+        estimates = cw.estimate(trained, data, data, label="ill", columns=columns, pool_rows=0)
+        return [row.estimate.accuracy for row in estimates.rows]
+
+    assert asked(renamed, ["age", "mg"]) == asked(DATA, None) != []
+    for columns, sentence in (
+        ("age", "columns: names 1, and the model reads 2 numbers"),
+        (["age", "mgg"], "columns: unknown column of the frame 'frame': 'mgg', did you mean 'mg'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            asked(renamed, columns)
+
+
+def test_a_study_refuses_a_classifier_whose_columns_its_table_lacks(tmp_path: Path) -> None:
+    """Before anything runs, and by name; the number of columns is the same."""
+    skops_io = pytest.importorskip("skops.io")
+    fitted = LogisticRegression().fit(FRAME[["age", "dose"]], FRAME["ill"])
+    skops_io.dump(fitted, tmp_path / "m.skops")
+    for dose, refused in (("dose", False), ("mg", True)):
+        frame = FRAME.rename(columns={"dose": dose})
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        options = {"numbers": [dose, "age"], "columns": ["ill", "site"]}
+        values = study(
+            {"t": (tmp_path / "t.csv", options)},
+            sets={"test": {"role": "test"}},
+            models={"given": {"model": "skops", "path": str(tmp_path / "m.skops")}},
+            methods={"erm": {}},
+            selection=["last"],
+        )
+        values["data"]["t"]["attributes"] = ["site"]
+        if not refused:
+            assert cw.run_study(values, tmp_path / dose).rows[0]["metrics"]["accuracy"] > 0.7
+            continue
+        with pytest.raises(InputError, match="LogisticRegression reads 'dose', and the inputs of"):
+            cw.run_study(values, tmp_path / dose)
+        assert not (tmp_path / dose / "store.sqlite").exists()
+
+
 def test_a_split_of_other_classes_is_refused() -> None:
     trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
     renamed = dataset(FRAME.assign(ill=FRAME["ill"].replace("yes", "ill")))
@@ -312,7 +354,7 @@ def accuracies(values: dict[str, Any], out: Path) -> dict[str, float]:
 def test_a_study_tests_on_another_table_in_the_columns_of_the_one_that_trains(
     tmp_path: Path,
 ) -> None:
-    """By their places age was read as dose, and ward p as ward q."""
+    """By their places age was read as dose."""
     for seed, name in enumerate(("here", "there")):
         frame = patients(seed).assign(ward=["p", "q"] * (N // 2))
         if name == "there":

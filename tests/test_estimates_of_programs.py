@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -14,7 +15,6 @@ from sklearn.svm import SVC, LinearSVC
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, InputError
 
-pandas = pytest.importorskip("pandas")
 N = 200
 
 

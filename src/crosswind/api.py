@@ -16,7 +16,7 @@ from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
-from crosswind.core.types import InputSpec
+from crosswind.core.types import InputSpec, listed
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
@@ -84,7 +84,6 @@ def init(
     """
     from crosswind.proposals.ready import proposed
 
-    text_columns = [text] if isinstance(text, str) else text
     out_path = None if out is None else Path(out)
     return proposed(
         table,
@@ -92,7 +91,7 @@ def init(
         None if images is None else str(images),
         label,
         size,
-        text_columns,
+        _names(text),
         header,
         force,
     )
@@ -170,7 +169,7 @@ def split(
             f"must be a data set, not {shown(dataset)}; cw.from_frame makes one of a frame, cw.load"
             " opens a source",
         )
-    attributes = _listed(attributes)
+    attributes = listed(attributes)
     refuse_doubts(
         dataset,
         [label, *attributes],
@@ -232,24 +231,16 @@ def audit(
         target,
         label,
         columns=_names(columns),
-        names=_listed(names),
+        names=listed(names),
         seed=seed,
         header=_names(header),
-        same=_listed(same),
-        distinct=_listed(distinct),
+        same=listed(same),
+        distinct=listed(distinct),
     )
 
 
 def _names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names of attributes; a text is one of them, and not its letters."""
-    if names is None:
-        return None
-    return tuple(_listed(names))
-
-
-def _listed(names: str | Sequence[str]) -> Sequence[str]:
-    """Names, of which a text alone is one."""
-    return [names] if isinstance(names, str) else names
+    return None if names is None else tuple(listed(names))
 
 
 def train(
@@ -620,7 +611,7 @@ def estimate(
         model=model,
         data=data,
         source=source,
-        beside=_listed(beside),
+        beside=listed(beside),
         beside_classes=beside_classes,
         predictions=predictions,
         label=label,
@@ -629,7 +620,7 @@ def estimate(
         columns=_names(columns),
         classes=classes,
         settings=settings,
-        estimators=[estimators] if isinstance(estimators, str) else estimators,
+        estimators=listed(estimators) if isinstance(estimators, str) else estimators,
         size=size,
         pool_rows=pool_rows,
         near_rows=near_rows,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 import polars
 import pyarrow
 import pytest
@@ -20,7 +21,6 @@ from crosswind.data.frames import frame_of
 N = 60
 VALUES = [round(float(value), 3) for value in np.random.default_rng(0).normal(0, 1, N)]
 LABELS = ["sick" if value > 0 else "well" for value in VALUES]
-pandas = pytest.importorskip("pandas")
 Holders = dict[str, Callable[[list[Any]], Any]]
 
 NUMBERS: Holders = {

@@ -162,6 +162,11 @@ class Predictions:
         return len(self.ids)
 
 
+def listed(names: str | Sequence[str]) -> list[str]:
+    """Names as a list; a text is one of them, and not its letters."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def canonical(value: Any) -> str:
     """`value` as JSON that is the same for equal values: sorted keys, no spaces, NaN refused."""
     return _ENCODER.encode(value)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,9 @@ def _remedy(table: Any) -> str:
 
 def _refuse_twice(names: Iterable[str], field: str) -> None:
     """Raise `DataError` for two columns of one name."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+    for name, number in Counter(names).items():
+        if number > 1:
             raise DataError(f"{_called(field)} names column {name!r} twice; rename or drop one")
-        seen.add(name)
 
 
 def _called(field: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
-from crosswind.core.types import InputSpec
+from crosswind.core.types import InputSpec, listed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
@@ -92,9 +92,7 @@ def from_frame(
 
 def _listed(names: str | Sequence[str] | None) -> list[str] | None:
     """Names of columns as a list, of which a text alone is one."""
-    if names is None:
-        return None
-    return [names] if isinstance(names, str) else list(names)
+    return None if names is None else listed(names)
 
 
 def _all_inputs(

@@ -74,7 +74,10 @@ def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]
         if "fits" in facts("models", model.name).defines:
             main = datasets[rows.main]
             class_names = [str(name) for name in main.attribute(rows.split["label"]).values]
-            model.make("models").fits(main.check_inputs(), class_names)
+            outside_model = model.make("models")
+            outside_model.fits(main.check_inputs(), class_names)
+            if "reads" in facts("models", model.name).defines:
+                outside_model.reads(main)
 
 
 def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:

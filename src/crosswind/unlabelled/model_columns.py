@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import DataError, InputError, counted, shown
+from crosswind.core.errors import DataError, InputError, counted, shown, unknown
 from crosswind.core.types import InputColumn
 from crosswind.data.aligned_columns import aligned
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.table_inputs import numbers_of
-from crosswind.data.tabular import has_column
 from crosswind.models.given.onnx_values import exported_name
 from crosswind.proposals.columns import LABELS
 
@@ -66,14 +65,22 @@ class ModelColumns:
         missing or of another number, on `columns` for chosen ones that cannot be.
         """
         if self.chosen is not None:
-            names = [has_column(frame, name, table, "columns") for name in self.chosen]
-            if self.count not in (None, len(names)):
-                problem = f"names {len(names)}, and {self.model} reads {self.count} {self._what}"
-                raise InputError("columns", problem)
-            return names
+            return self._chosen_among(frame.columns, table)
         if self.names is not None:
             return self.named(frame.columns, table, field)
         return self._all_numbers(frame, table, field)
+
+    def _chosen_among(self, columns: Sequence[str], table: str) -> list[str]:
+        """The chosen columns. Raises `InputError` for one that the table has not, and for another
+        number than the model reads."""
+        names = list(self.chosen or ())
+        for name in names:
+            if name not in columns:
+                raise unknown("columns", f"column of {table}", name, columns)
+        if self.count not in (None, len(names)):
+            problem = f"names {len(names)}, and {self.model} reads {self.count} {self._what}"
+            raise InputError("columns", problem)
+        return names
 
     def reads(self, frame: DataFrame) -> bool:
         """Whether the model says which columns it reads, or all columns but the label hold some."""
@@ -123,7 +130,10 @@ class ModelColumns:
         column_of = {column.name: column for column in dataset.input_columns}
         if not column_of or self.names is None or self.texts is not None:
             return dataset, ()
-        names = self.chosen or tuple(self.named(list(column_of), dataset.name, field))
+        if self.chosen is not None:
+            names = self._chosen_among(list(column_of), dataset.name)
+        else:
+            names = self.named(list(column_of), dataset.name, field)
         inputs = self.inputs(names) if self.categories else [column_of[name] for name in names]
         return aligned(dataset, inputs, self.model, field)
 

@@ -51,21 +51,28 @@ def answering_function(
     return function
 
 
+def check_columns(model: Any, columns: Sequence[InputColumn]) -> None:
+    """Refuse columns of a table that lack one by whose name an estimator was fitted. Raises
+    `InputError`."""
+    column_names = [column.name for column in columns]
+    fitted_names = getattr(model, "feature_names_in_", ())
+    absent_names = [repr(str(name)) for name in fitted_names if str(name) not in column_names]
+    if absent_names:
+        raise InputError(
+            "model",
+            f"{type(model).__name__} reads {', '.join(absent_names[:8])}, and the inputs of these data"
+            f" are the columns {', '.join(column_names[:20])}",
+        )
+
+
 def _on_its_columns(model: Any, method: Answering, columns: Sequence[InputColumn]) -> Answering:
     """The method of an estimator that was fitted on a frame, from inputs float32 [n, width] of
     `columns`. Raises `InputError` for a column that it reads and that is none of these."""
     fitted_names = getattr(model, "feature_names_in_", None)
     if fitted_names is None or not columns:
         return method
+    check_columns(model, columns)
     names = [str(name) for name in fitted_names]
-    column_names = [column.name for column in columns]
-    absent_names = [repr(name) for name in names if name not in column_names]
-    if absent_names:
-        raise InputError(
-            "model",
-            f"{type(model).__name__} reads {', '.join(absent_names[:8])}, and the inputs of these data are"
-            f" the columns {', '.join(column_names[:20])}",
-        )
 
     def answer(x: NDArray[Any]) -> Any:
         cells = _cells(x, columns)

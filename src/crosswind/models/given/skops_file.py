@@ -15,7 +15,7 @@ from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.estimator_class import loaded_estimator
-from crosswind.models.given.answering import answering_function
+from crosswind.models.given.answering import answering_function, check_columns
 from crosswind.models.given.companions import stamp
 from crosswind.models.given.outside import Answers, Outside, asked
 
@@ -46,13 +46,24 @@ class SkopsFile(Outside):
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
         """See `Outside.fits`: the file can be read, and its classes and its number of columns are
-        those of the data."""
+        those of the data. `reads` checks one that was fitted on a frame, by the names of columns."""
         estimator = self.estimator()
         answering_function(estimator, class_names)
+        if not hasattr(estimator, "feature_names_in_"):
+            self._check_width(estimator, input)
+
+    def reads(self, dataset: AttributedDataset) -> None:
+        """Refuse a data set that lacks columns which the classifier was fitted on. Raises
+        `InputError`."""
+        estimator = self.estimator()
+        if dataset.input_columns:
+            check_columns(estimator, dataset.input_columns)
+        else:
+            self._check_width(estimator, dataset.check_inputs())
+
+    def _check_width(self, estimator: Any, input: InputSpec) -> None:
         width = getattr(estimator, "n_features_in_", None)
-        # Of one that was fitted on a frame the columns are found by their names.
-        by_name = hasattr(estimator, "feature_names_in_")
-        if input.kind == "features" and not by_name and width not in (None, input.shape[0]):
+        if input.kind == "features" and width not in (None, input.shape[0]):
             problem = (
                 f"{Path(self.path).name} was fitted on {width} columns, and these rows have"
                 f" {input.shape[0]}"
