@@ -44,7 +44,7 @@ def run_command(
             metavar="N",
             min=1,
             max=1024,
-            help="Processes that train at once; default: one a core.",
+            help="Runs that train at once; default: one a core, fewer where a run has several devices.",
         ),
     ] = None,
     workers_per_gpu: Annotated[
@@ -127,15 +127,22 @@ def run_command(
             "--store",
             f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out",
         )
+    processes = usable_cores()
     if workers_per_gpu is not None:
-        workers = _workers_of_cards(workers_per_gpu, workers, engine)
+        processes = _workers_of_cards(workers_per_gpu, workers, engine)
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
     may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json))
     if may_be_done and _is_done(study, scale, settings or (), out, store_url):
         return 0
-    from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
+    from crosswind.execution.running import (
+        check_ready,
+        devices_of,
+        engine_of,
+        run_plan,
+        slow_devices,
+    )
     from crosswind.storage.store import Store
     from crosswind.studies.plan import plan_of
 
@@ -144,14 +151,16 @@ def run_command(
         typer.echo(f"warning: {text}", err=True)
 
     trackers = _trackers(log or (), out, planned.study.name)
-    check_ready(planned, workers or usable_cores(), here=engine == "pool")
+    if workers is None:
+        workers = max(1, processes // devices_of(planned))
+    check_ready(planned, workers, here=engine == "pool")
     for text in slow_devices(planned):
         typer.echo(f"warning: {text}", err=True)
     with (
         engine_of(
             planned,
             out,
-            workers=workers or usable_cores(),
+            workers=workers,
             engine=engine,
             address=address,
             memory=size,

@@ -11,6 +11,8 @@ import errno
 import re
 import signal
 
+from crosswind.core.errors import RunError
+
 CAUSES = {
     "disk": "disk full",
     "memory": "out of memory",
@@ -19,6 +21,11 @@ CAUSES = {
     "node": "node lost",
 }
 """The ways in which the machine stops a run, in the words of `crosswind status`."""
+
+
+class RankKilledError(RunError):
+    """A process that shared a run with others was killed from outside."""
+
 
 _NUMBERS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "disk"),
@@ -72,6 +79,8 @@ def advice_on_signal(number: int) -> str:
 
 
 def _own_cause(error: BaseException) -> str:
+    if isinstance(error, RankKilledError):
+        return "killed"
     # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a
     # class of its own.
     no_memory = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

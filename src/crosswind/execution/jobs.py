@@ -34,6 +34,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
 from crosswind.execution.engines import Workspace
+from crosswind.execution.rank_processes import RankProcesses
 from crosswind.models.given.outside import hearing_doubts, telling
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.storage.artifacts import plain_json
@@ -124,21 +125,21 @@ def fit(values: Values, workspace: Workspace) -> Done:
     from crosswind.training.loop import fit as train
     from crosswind.training.profiling import Profile
 
-    run, base = _training(spec, _folders(workspace))
-    settings = run[4]
-    traced = None if workspace.profile is None else Profile(settings.device)
-    meter.seconds["prepare"] = meter.total()
-    trajectory = train(
-        *run,
-        seed=spec.rows.seed,
-        checkpoint=workspace.checkpoint,
-        progress=workspace.report,
-        base=base,
-        rules=spec.rules or (),
-        meter=meter,
-        profile=traced,
-        pause=rung.get("share", 1.0),
-    )
+    folders = _folders(workspace)
+    with RankProcesses(spec, folders, workspace.checkpoint) as processes:
+        run, base = _training(spec, folders)
+        device = run[4].device
+        traced = None if workspace.profile is None else Profile(device)
+        meter.seconds["prepare"] = meter.total()
+        with processes.joined(device) as ranks:
+            trajectory = train(
+                *run,
+                **_fit_settings(spec, workspace.checkpoint, base),
+                progress=workspace.report,
+                meter=meter,
+                profile=traced,
+                ranks=ranks,
+            )
     split = _without_held_out(run[0], run[1], run[2], spec.rows.seed)
     if "share" in rung:
         keep_state(workspace.checkpoint, workspace.key)
@@ -178,6 +179,38 @@ def fit(values: Values, workspace: Workspace) -> Done:
     else:
         profile = {"profile": _write_profile(workspace.profile, traced)}
     return about, {**shared, **profile}
+
+
+def _fit_settings(spec: FitSpec, checkpoint: Path, base: dict[str, Tensor] | None) -> Values:
+    """The arguments of a training that all processes share which do it together."""
+    rung: Values = spec.rung or {}
+    return {
+        "seed": spec.rows.seed,
+        "checkpoint": checkpoint,
+        "base": base,
+        "rules": spec.rules or (),
+        "pause": rung.get("share", 1.0),
+    }
+
+
+def train_rank(
+    values: Values,
+    folders: Sequence[Path],
+    checkpoint: Path,
+    rank: int,
+    meeting: Path,
+    ready: Callable[[], object],
+) -> None:
+    """Take part in a fit that several devices share, as process `rank` of them; nothing is
+    written. `meeting`: the file by which they find each other; `ready` is called before that."""
+    from crosswind.training.loop import fit as train
+    from crosswind.training.several_devices import Ranks, ranks_joined
+
+    spec = FitSpec.of(values)
+    run, base = _training(spec, folders, rank)
+    ready()
+    with ranks_joined(Ranks(rank, spec.devices), meeting, run[4].device) as ranks:
+        train(*run, **_fit_settings(spec, checkpoint, base), ranks=ranks)
 
 
 def _stopped_fit(spec: FitSpec, workspace: Workspace, previous: str) -> Done:
@@ -469,8 +502,11 @@ KINDS: dict[str, Callable[[Values, Workspace], Done]] = {
 result."""
 
 
-def _training(spec: FitSpec, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
-    """The training of a fit, and the weights of the base that it starts from."""
+def _training(
+    spec: FitSpec, folders: Sequence[Path], rank: int = 0
+) -> tuple[Run, dict[str, Tensor] | None]:
+    """The training of a fit, on the device of process `rank`, and the weights of the base that it
+    starts from."""
     import torch
 
     from crosswind.training.device import own_device
@@ -478,7 +514,9 @@ def _training(spec: FitSpec, folders: Sequence[Path]) -> tuple[Run, dict[str, Te
 
     torch.set_num_threads(spec.threads)
     split, datasets = split_of(spec.rows)
-    settings = TrainingSettings(**{**spec.training, "device": own_device(spec.device)})
+    settings = TrainingSettings(
+        **{**spec.training, "device": own_device(spec.device, rank, spec.devices)}
+    )
     method = spec.method.make("methods")
     model = ModelSpec(spec.model.name, spec.model.knobs)
     return (method, split, datasets, model, settings), _base_weights(method, folders)

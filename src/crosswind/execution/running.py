@@ -47,13 +47,16 @@ def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
 
 
 def _check_devices(plan: Plan) -> None:
-    """Refuse a device that torch does not find here."""
-    devices = {fit.device for fit in _fits(plan)} - {"cpu"}
+    """Refuse a device that torch does not find here, and more devices than it finds."""
+    devices = {(fit.device, fit.devices) for fit in _fits(plan)} - {("cpu", 1)}
     if devices:  # else torch is not even imported
-        from crosswind.training.device import check_device
+        from crosswind.training.device import check_device, check_devices
 
-        for device in sorted(devices):
-            check_device(device)
+        for device, count in sorted(devices):
+            if count == 1:
+                check_device(device)
+            else:
+                check_devices(device, count)
 
 
 def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
@@ -102,6 +105,12 @@ def _fits(plan: Plan) -> Iterator[FitSpec]:
     for job in plan.jobs:
         if job.kind == "fit":
             yield FitSpec.of(job.spec)
+
+
+def devices_of(plan: Plan) -> int:
+    """The largest number of devices that a run of a plan is shared among."""
+    counts = (job.spec["training"].get("devices", 1) for job in plan.jobs if job.kind == "fit")
+    return max(counts, default=1)
 
 
 def slow_devices(plan: Plan) -> list[str]:

@@ -135,6 +135,11 @@ class FitSpec:
         """The device that it is trained on, as the settings name it."""
         return str(self.training["device"])
 
+    @property
+    def devices(self) -> int:
+        """How many devices it is shared among."""
+        return int(self.training.get("devices", 1))
+
 
 @dataclass(frozen=True)
 class PredictSpec:

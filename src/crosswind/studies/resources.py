@@ -71,8 +71,8 @@ def parse_resources(values: Any, field: str) -> dict[str, Any]:
 
 
 def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:
-    """By key what each job takes: what its method names, else its study; a run on `cuda` one graphics
-    card where neither says."""
+    """By key what each job takes: what its method names, else its study. Where neither
+    says, a run takes a processor for each of its devices, and on `cuda` a graphics card too."""
     by_study = parse_resources(study.resources, "resources")
     methods = study.methods if isinstance(study.methods, Mapping) else {}
     by_method = {}
@@ -82,8 +82,11 @@ def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:
             by_method[label] = parse_resources(settings["resources"], field)
     taken = {}
     for job in jobs:
-        device = str(job.spec.get("training", {}).get("device", ""))
-        by_device = {"gpus": 1.0} if device.startswith("cuda") else {}
+        training: Mapping[str, Any] = job.spec.get("training", {})
+        count = float(training.get("devices", 1))
+        by_device = {"cpus": count}
+        if str(training.get("device", "")).startswith("cuda"):
+            by_device["gpus"] = count
         named = {**by_device, **by_study, **by_method.get(str(job.labels.get("method")), {})}
         taken[job.key] = Resources(**named)
     return taken

@@ -107,6 +107,7 @@ def run(  # noqa: PLR0913 - settings by name
     meter: Any = None,
     profile: Any = None,
     rules: tuple[str, ...] = (),
+    ranks: Any = None,
     **settings: Any,
 ) -> Trajectory:
     """A short fit; two hidden layers of 16 where the model is the perceptron."""
@@ -136,6 +137,7 @@ def run(  # noqa: PLR0913 - settings by name
         rules=rules,
         meter=meter,
         profile=profile,
+        ranks=ranks,
     )
 
 

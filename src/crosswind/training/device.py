@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from crosswind.core.errors import InputError
-from crosswind.core.processor import slow_bfloat16
+from crosswind.core.processor import slow_bfloat16, usable_cores
 from crosswind.training.settings import WORKER_VARIABLE, TrainingSettings
 
 
@@ -23,6 +23,16 @@ def check_device(device: str) -> None:
         AssertionError,
     ):  # what torch raises for a word it does not know, and for a device that is not there
         raise InputError("training.device", f"torch finds no device {device!r} here") from None
+
+
+def check_devices(device: str, count: int) -> None:
+    """Refuse a run on more devices of a kind than are here: an `InputError` on
+    `training.devices`."""
+    check_device(device)
+    available = torch.cuda.device_count() if device == "cuda" else usable_cores()
+    if count > available:
+        kind = "graphics cards" if device == "cuda" else "processors"
+        raise InputError("training.devices", f"is {count}, and this machine has {available} {kind}")
 
 
 def slow_precision(precision: str, device: str) -> str:
@@ -38,16 +48,17 @@ def slow_precision(precision: str, device: str) -> str:
     return "and this GPU only imitates it: expect it to be slower than fp32"
 
 
-def own_device(device: str) -> str:
+def own_device(device: str, rank: int = 0, count: int = 1) -> str:
     """The device of this process where a study names only its kind: worker i of a pool takes GPU i
-    modulo their number.
+    modulo their number. Of a run on `count` devices rank r takes GPU i x count + r.
 
     By its index and not as torch's current device, which every thread of a process has for itself.
     """
     worker = os.environ.get(WORKER_VARIABLE, "")
-    if device != "cuda" or not worker.isdecimal():
+    if device != "cuda" or not (worker.isdecimal() or count > 1):
         return device
-    return f"cuda:{int(worker) % max(1, torch.cuda.device_count())}"
+    first = int(worker) * count if worker.isdecimal() else 0
+    return f"cuda:{(first + rank) % max(1, torch.cuda.device_count())}"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from crosswind.core.errors import InputError
 from crosswind.core.registry import load as load_class
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Method
@@ -26,6 +27,7 @@ from crosswind.training.trajectory import Answer, Trajectory, inner_name
 if TYPE_CHECKING:
     from crosswind.shifts.split import Split
     from crosswind.training.profiling import Profile
+    from crosswind.training.several_devices import Ranks
 
 
 def fit(  # noqa: PLR0913 - settings by name
@@ -43,6 +45,7 @@ def fit(  # noqa: PLR0913 - settings by name
     meter: Meter | None = None,
     profile: Profile | None = None,
     pause: float = 1.0,
+    ranks: Ranks | None = None,
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
@@ -54,7 +57,8 @@ def fit(  # noqa: PLR0913 - settings by name
     that began before this. `profile`: takes a trace of a few steps and a validation, and changes no
     number. `pause`: the share of the steps of a stage after which training stops at a validation
     and leaves its state in `checkpoint`. From there a later call with a larger share goes on with
-    the same bits. Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a
+    the same bits. `ranks`: the processes that do this run together, where `settings.devices` is above 1; all call
+    this with the same arguments. Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a
     checkpoint of another run.
     """
     meter = Meter() if meter is None else meter
@@ -64,6 +68,7 @@ def fit(  # noqa: PLR0913 - settings by name
             info = info_of(split, sets, settings)
             pairing = pairing_of(method, split, info, model)
             check_run(method, split, images, settings, pairing)
+            _check_ranks(settings, ranks)
             own_split, held_out = set_apart(method, split, images, seed)
             check_rules(rules, split.validation)
             keep_freed_memory()
@@ -80,7 +85,16 @@ def fit(  # noqa: PLR0913 - settings by name
             if checkpoint is not None:
                 path = checkpoint.with_name(f"{checkpoint.name}.base")
             base_run = fit(
-                trainer, split, images, model, shorter, seed, path, progress, meter=base_meter
+                trainer,
+                split,
+                images,
+                model,
+                shorter,
+                seed,
+                path,
+                progress,
+                meter=base_meter,
+                ranks=ranks,
             )
             meter.include(base_meter)
             base = base_run.weights(
@@ -88,14 +102,35 @@ def fit(  # noqa: PLR0913 - settings by name
             )
         with meter.part("prepare"):
             inputs = RunInputs(
-                method, own_split, sets, model, settings, seed, info, base, rules, held_out
+                method, own_split, sets, model, settings, seed, info, base, rules, held_out, ranks
             )
             run = Run(inputs, meter, checkpoint, progress, profile, pause)
+            if ranks is not None:
+                _check_steps(run)
+                ranks.wait()  # until all have read the checkpoint, which the first may now write
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
         if profile is not None:
             meter.leave_out(profile.seconds)
         return run.result()
+
+
+def _check_ranks(settings: TrainingSettings, ranks: Ranks | None) -> None:
+    """Refuse a run on several devices that was begun in one process."""
+    count = 1 if ranks is None else ranks.count
+    if settings.devices != count:
+        problem = (
+            f"is {settings.devices}, and this call trains in one process; `crosswind run` and `cw.run`"
+            " start a process for each device"
+        )
+        raise InputError("training.devices", problem, (1,))
+
+
+def _check_steps(run: Run) -> None:
+    """Refuse to share a model that is fitted at once."""
+    if not run.context.descends:
+        problem = f"is {run.settings.devices}, and the model {run.model.name!r} is fitted at once, not by steps"
+        raise InputError("training.devices", problem, (1,))
 
 
 def trained(

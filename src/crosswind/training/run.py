@@ -44,6 +44,7 @@ from crosswind.training.trajectory import Trajectory
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
     from crosswind.training.profiling import Profile
+    from crosswind.training.several_devices import Ranks
 
 
 Report = Callable[[dict[str, Any]], object]
@@ -67,7 +68,7 @@ class RunInputs:
     `images`: data sets by source name, as the model takes them. `info`: counts of the rows and
     steps of the run. `base`: weights that the method starts from. `rules`: selection rules beside
     `last` and those by accuracy. `held_out`: labelled rows of the method's own that nothing else
-    reads.
+    reads. `ranks`: the processes that share the run, if several do.
     """
 
     method: Method
@@ -80,6 +81,7 @@ class RunInputs:
     base: Mapping[str, Tensor] | None = None
     rules: Sequence[str] = ()
     held_out: RowSet | None = None
+    ranks: Ranks | None = None
 
 
 class Run:
@@ -102,6 +104,7 @@ class Run:
         self.settings = inputs.settings
         self.seed = inputs.seed
         self.info = inputs.info
+        self.ranks = inputs.ranks
         self.path = checkpoint
         self.progress = progress
         self.meter = meter
@@ -262,7 +265,7 @@ class Run:
         length = self.length
         every = self.settings.validate_every
         context = self.context
-        steps = Steps(self.method, context, self.settings.device, length)
+        steps = self._steps(length)
         clock = time.perf_counter
         seconds = self.meter.seconds
         profile = self.profile
@@ -296,6 +299,15 @@ class Run:
             if fitted or self.step % every == 0 or self.step >= length:
                 self._validate(fitted)
                 ended = clock()
+
+    def _steps(self, length: int) -> Steps:
+        """The steps of a stage of `length` steps, by this process or by all that share the run."""
+        stage_steps = (self.method, self.context, self.settings.device, length)
+        if self.ranks is None:
+            return Steps(*stage_steps)
+        from crosswind.training.several_devices import SplitSteps
+
+        return SplitSteps(*stage_steps, self.ranks)
 
     def _fit_stage_at_once(self) -> None:
         """One step: every training row once, weighted as the study's sampler and the stage draw
@@ -436,6 +448,8 @@ class Run:
         self.saved = time.monotonic()
 
     def _write(self, path: Path) -> None:
+        if self.ranks is not None and not self.ranks.leads:
+            return
         tensors = {
             **self.context.weights(),
             **self.context.gathered(),

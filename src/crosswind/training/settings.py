@@ -168,6 +168,14 @@ class TrainingSettings:
         "auto",
         doc="torch device: cpu, cuda, cuda:1, mps, xpu; auto: cuda where there is one, else mps, else cpu",
     )
+    devices: int = knob(
+        1,
+        domain="[1, 64]",
+        doc=(
+            "devices of this machine that one run is shared among, a process each; on cpu that many"
+            " processors. Each passes its rows of every batch; another number differs by rounding"
+        ),
+    )
     channels_last: bool = knob(
         True, doc="memory layout of images and convolutions; speed only, safe for every network"
     )
@@ -187,6 +195,7 @@ class TrainingSettings:
                 f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}"
             )
         _check_schedule(settings, inside)
+        _check_shared(settings, inside)
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
             raise InputError(
                 f"{inside}device",
@@ -239,6 +248,7 @@ _YOUNGER = {
         "decay",
         "decay_every",
         "loss_at",
+        "devices",
     )
 }
 """Settings that are younger than stores, with their defaults."""
@@ -262,6 +272,22 @@ def _check_schedule(settings: TrainingSettings, inside: str) -> None:
     if falls and settings.decay_every is not None and settings.decay_every >= settings.steps:
         problem = f"must be below training.steps, it is {settings.decay_every} of {settings.steps}: the rate would never fall"
         raise InputError(f"{inside}decay_every", problem)
+
+
+def _check_shared(settings: TrainingSettings, inside: str) -> None:
+    """Refuse one run on several devices where there are none to share it among."""
+    if settings.devices == 1:
+        return
+    if ":" in settings.device:
+        kind, _, _ = settings.device.partition(":")
+        problem = f"is {settings.devices}, and training.device names one, {settings.device}; name its kind, {kind}"
+        raise InputError(f"{inside}devices", problem)
+    if settings.device in ("mps", "xpu"):
+        problem = f"is {settings.devices}, and a run on {settings.device} is on one device; only cpu and cuda share one"
+        raise InputError(f"{inside}devices", problem, (1,))
+    if settings.batch < settings.devices:
+        problem = f"is {settings.devices}, more than the {settings.batch} rows of a batch"
+        raise InputError(f"{inside}devices", problem)
 
 
 def rate_factor(settings: TrainingSettings, step: int, length: int) -> float:

@@ -71,11 +71,11 @@ def perform(
             "detail": traceback.format_exc()[-DETAIL_CHARACTERS:],
         }
     except Exception as error:
-        # Out of memory: what else ran at the time decides, so another try is worth it. Everything
-        # else would happen again.
+        # Out of memory, or one of the processes of the run killed: what else ran at the time decides,
+        # so another try is worth it. Everything else would happen again.
         cause = cause_of(error)
         out |= {
-            "kind": "lost" if cause == "memory" else "failed",
+            "kind": "lost" if cause in ("memory", "killed") else "failed",
             "reason": _reason(error, cause),
             "cause": cause,
         }
@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
     job = arguments[4]
     for handle in (socket, lifeline, pixels):
         os.set_inheritable(handle, False)  # a program that a run starts must not keep them open
-    _end_with(parent, lifeline)
+    end_with(parent, lifeline)
     faulthandler.enable()
     connection = Connection(socket)
     share(pixels)
@@ -210,8 +210,9 @@ def _reason(error: Exception, cause: str) -> str:
     return one_line(f"{type(error).__name__}: {error}{location}")
 
 
-def _end_with(parent: int, lifeline: int) -> None:
-    """See that this process, and what it started, ends when the driver does."""
+def end_with(parent: int, lifeline: int) -> None:
+    """See that this process, and what it started, ends when `parent` does, which alone holds the other
+    end of the pipe `lifeline` open."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it died before the line above
