@@ -107,8 +107,9 @@ def test_several_processes_in_this_one_and_in_a_pool_give_the_same_bits(tmp_path
 
 
 def test_what_another_process_says_is_the_reason(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("CROSSWIND_MODULES", "there.is.no.such.module")
     plan = planned()
+    # This process has imported what the variable named before; another one reads it anew.
+    monkeypatch.setenv("CROSSWIND_MODULES", "there.is.no.such.module")
     with Store.open(tmp_path, create=True) as store, Inline(JOB) as engine:
         store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)
@@ -129,3 +130,17 @@ def test_a_run_takes_as_many_processors_as_devices() -> None:
     taken = resources_of(plan.study, plan.jobs)
     assert {taken[job.key].cpus for job in fits} == {2.0}
     assert devices_of(planned(devices=1)) == 1
+
+
+def test_a_model_that_is_trained_at_once_keeps_to_one_device() -> None:
+    forest = {"model": "sklearn", "estimator": "sklearn.linear_model.LogisticRegression"}
+    small = SHARED["models"]["small"]
+    training = {**STUDY["training"], "devices": 2, "device": "cpu"}
+    study = {**SHARED, "models": {"small": small, "forest": forest}, "training": training}
+    plan = make_plan(study_from(study, name="whole"))
+    counts = {
+        job.labels["model"]: job.spec["training"]["devices"]
+        for job in plan.jobs
+        if job.kind == "fit"
+    }
+    assert counts == {"small": 2, "forest": 1}

@@ -12,7 +12,7 @@ import torch
 from tests.contract.test_methods import SETTINGS, made
 from tests.training.world import run
 
-from crosswind.training.several_devices import Ranks, ranks_joined
+from crosswind.training.several_devices import RankGroup, ranks_joined
 
 MODELS = {
     "erm on norms": ("erm", {"model": "small-cnn"}),
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
     folder = out / str(rank)
     folder.mkdir(parents=True)
     with ExitStack() as stack:
-        ranks = stack.enter_context(ranks_joined(Ranks(rank, count), meeting, "cpu"))
+        ranks = stack.enter_context(ranks_joined(RankGroup(rank, count), meeting, "cpu"))
         for name in arguments[4:]:
             trajectory = shared(name, ranks=ranks, devices=count)
             torch.save(trajectory.weights("last"), folder / f"{name}.pt")

@@ -18,7 +18,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
 from crosswind.training.settings import TrainingSettings
-from crosswind.training.several_devices import Ranks, ranks_joined, split_calls
+from crosswind.training.several_devices import RankGroup, ranks_joined, split_calls
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["erm", "erm on norms", "erm in odd shares", "deepcoral", "dann", "irm"]
@@ -81,7 +81,7 @@ def test_every_method_trains_what_it_does_on_one_device(tmp_path: Path) -> None:
 
 def test_shares_hold_every_row_once() -> None:
     for n, count in ((16, 2), (7, 2), (7, 3), (128, 5)):
-        bounds = [Ranks(rank, count).bounds(n) for rank in range(count)]
+        bounds = [RankGroup(rank, count).bounds(n) for rank in range(count)]
         rows = [row for first, end in bounds for row in range(first, end)]
         assert rows == list(range(n))
         assert (
@@ -115,7 +115,7 @@ def test_a_key_of_one_device_is_what_it_was() -> None:
 
 def test_a_group_of_one_process_trains_the_same_and_leaves_the_classes(tmp_path: Path) -> None:
     alone = shared("erm on norms")
-    with ranks_joined(Ranks(0, 1), tmp_path / "meeting", "cpu") as ranks:
+    with ranks_joined(RankGroup(0, 1), tmp_path / "meeting", "cpu") as ranks:
         grouped = shared("erm on norms", ranks=ranks)
     assert same_weights(alone, grouped, tolerance=ROUNDING)
 
@@ -127,7 +127,7 @@ def test_models_are_of_their_own_classes_after_a_step(tmp_path: Path) -> None:
     x = torch.rand(4, 3, 8, 8)
     expected = model.train()(x)
     with (
-        ranks_joined(Ranks(0, 1), tmp_path / "meeting", "cpu") as ranks,
+        ranks_joined(RankGroup(0, 1), tmp_path / "meeting", "cpu") as ranks,
         split_calls([model], ranks),
     ):
         assert type(model) is not kinds[0]

@@ -84,6 +84,8 @@ Done: TypeAlias = tuple[
 GIVEN = "given"
 """What stands in the place of a selection rule in the predictions of a model that was not trained
 here."""
+TRAIN_RANK = "crosswind.execution.jobs:train_rank"
+"""The function by which another process takes part in a fit."""
 WEIGHTS = "weights-{}.safetensors"
 
 
@@ -126,7 +128,7 @@ def fit(values: Values, workspace: Workspace) -> Done:
     from crosswind.training.profiling import Profile
 
     folders = _folders(workspace)
-    with RankProcesses(spec, folders, workspace.checkpoint) as processes:
+    with RankProcesses(TRAIN_RANK, spec, folders, workspace.checkpoint) as processes:
         run, base = _training(spec, folders)
         device = run[4].device
         traced = None if workspace.profile is None else Profile(device)
@@ -204,12 +206,12 @@ def train_rank(
     """Take part in a fit that several devices share, as process `rank` of them; nothing is
     written. `meeting`: the file by which they find each other; `ready` is called before that."""
     from crosswind.training.loop import fit as train
-    from crosswind.training.several_devices import Ranks, ranks_joined
+    from crosswind.training.several_devices import RankGroup, ranks_joined
 
     spec = FitSpec.of(values)
     run, base = _training(spec, folders, rank)
     ready()
-    with ranks_joined(Ranks(rank, spec.devices), meeting, run[4].device) as ranks:
+    with ranks_joined(RankGroup(rank, spec.devices), meeting, run[4].device) as ranks:
         train(*run, **_fit_settings(spec, checkpoint, base), ranks=ranks)
 
 

@@ -1,7 +1,7 @@
 """The processes of one run that is shared among several devices (`training.devices`).
 
 The process that has the job is rank 0. It starts the others here as `python -m
-crosswind.execution.rank_processes FOLDER RANK LIFELINE PARENT`, where FOLDER holds `task.json`, and
+crosswind.execution.rank_processes FOLDER RANK LIFELINE PARENT JOB`, where FOLDER holds `task.json`, and
 `meeting`, the file by which they find each other. All read their data at the same time. They end
 when rank 0 does, however that ends. A rank that dies ends the run: killed, it is tried again like a
 worker that was killed.
@@ -10,6 +10,7 @@ worker that was killed.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -17,17 +18,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from crosswind.core.errors import RunError, one_line
+from crosswind.core.errors import CrosswindError, RunError, one_line
 from crosswind.core.registry import import_named
 from crosswind.execution.failure_causes import RankKilledError, cause_of_signal
 
 if TYPE_CHECKING:
     from crosswind.studies.job_specs import FitSpec
-    from crosswind.training.several_devices import Ranks
+    from crosswind.training.several_devices import RankGroup
 
 __all__ = ["RankProcesses"]
 
@@ -65,15 +66,17 @@ class RankProcesses:
     """The processes of a fit beside this one, which is the first of them; a context manager, after
     which they are gone. None are started where a run has one device."""
 
-    def __init__(self, spec: FitSpec, folders: Sequence[Path], checkpoint: Path) -> None:
-        """`folders`: of the jobs that the fit needs."""
+    def __init__(self, job: str, spec: FitSpec, folders: Sequence[Path], checkpoint: Path) -> None:
+        """`job`: the function that takes part in the fit, as `package.module:function`. `folders`:
+        of the jobs that the fit needs."""
+        self._job = job
         self.count = spec.devices
         self._task = {
             "spec": spec.stored(),
             "folders": [str(path) for path in folders],
             "checkpoint": str(checkpoint),
         }
-        self._others: list[_Rank] = []
+        self._peers: list[_Rank] = []
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -89,7 +92,7 @@ class RankProcesses:
         self._stack.close()
 
     @contextlib.contextmanager
-    def joined(self, device: str) -> Iterator[Ranks | None]:
+    def joined(self, device: str) -> Iterator[RankGroup | None]:
         """The ranks of the run, once all have read their data; None where it has one device.
 
         `device`: of this process. Raises `RunError` for another one's trouble.
@@ -97,26 +100,27 @@ class RankProcesses:
         if self.count == 1:
             yield None
             return
-        from crosswind.training.several_devices import Ranks, ranks_joined
+        from crosswind.training.several_devices import RankGroup, ranks_joined
 
         try:
             self._wait_until_ready()
-            with ranks_joined(Ranks(0, self.count), self._folder / MEETING, device) as ranks:
+            with ranks_joined(RankGroup(0, self.count), self._folder / MEETING, device) as ranks:
                 yield ranks
-            for other in self._others:
-                other.process.wait(END_SECONDS)
-                self._refuse_trouble(other)
+            for peer in self._peers:
+                peer.process.wait(END_SECONDS)
+                self._refuse_trouble(peer)
         except Exception as error:
             # When a rank dies, the others hear only that it no longer answers.
-            for other in self._others:
+            for peer in self._peers:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    other.process.wait(1.0)
-                self._refuse_trouble(other, error)
+                    peer.process.wait(1.0)
+                if not isinstance(error, CrosswindError):
+                    self._refuse_trouble(peer, error)
             raise
 
     def _start(self) -> None:
-        lifeline, held_open = os.pipe()
-        self._stack.callback(os.close, held_open)
+        lifeline, write_end = os.pipe()
+        self._stack.callback(os.close, write_end)
         try:
             for number in range(1, self.count):
                 errors = self._folder / f"errors-{number}.txt"
@@ -125,36 +129,35 @@ class RankProcesses:
                         [
                             *(sys.executable, "-m", "crosswind.execution.rank_processes"),
                             *(str(self._folder), str(number), str(lifeline), str(os.getpid())),
+                            self._job,
                         ],
                         stdin=subprocess.DEVNULL,
                         stdout=stream,
                         stderr=stream,
                         pass_fds=[lifeline],
                     )
-                self._others.append(_Rank(number, process, errors))
+                self._peers.append(_Rank(number, process, errors))
         finally:
             os.close(lifeline)
 
     def _wait_until_ready(self) -> None:
         """Return when every process is about to join: from there on one that dies is noticed by
         the others. Raises `RunError` for one that ends before."""
-        waiting = list(self._others)
+        waiting = list(self._peers)
         while waiting:
-            for other in waiting:
-                self._refuse_trouble(other)
-            waiting = [
-                other for other in waiting if not _ready(self._folder, other.number).exists()
-            ]
+            for peer in waiting:
+                self._refuse_trouble(peer)
+            waiting = [peer for peer in waiting if not _ready(self._folder, peer.number).exists()]
             time.sleep(LOOK_SECONDS if waiting else 0)
 
-    def _refuse_trouble(self, other: _Rank, error: Exception | None = None) -> None:
-        if trouble := other.trouble(self.count):
+    def _refuse_trouble(self, peer: _Rank, error: Exception | None = None) -> None:
+        if trouble := peer.trouble(self.count):
             raise trouble from error
 
     def _end(self) -> None:
-        for other in self._others:
-            other.process.kill()
-            other.process.wait()
+        for peer in self._peers:
+            peer.process.kill()
+            peer.process.wait()
 
 
 def _ready(folder: Path, number: int) -> Path:
@@ -170,8 +173,8 @@ def main(arguments: Sequence[str]) -> int:
     end_with(int(arguments[3]), int(arguments[2]))
     task: dict[str, Any] = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     import_named()
-    from crosswind.execution.jobs import train_rank
-
+    module, _, function = arguments[4].partition(":")
+    train_rank: Callable[..., None] = getattr(importlib.import_module(module), function)
     train_rank(
         task["spec"],
         [Path(path) for path in task["folders"]],

@@ -180,10 +180,13 @@ def _settings_of(
     """The settings of each point of a method by its label, and those of the run that it starts
     from; none where the method is not run with the model."""
     settings: list[tuple[str, _FitSettings, _FitSettings | None]] = []
-    for point_label, knobs, training in method.points if method.on(model_label) else ():
+    # A model that is trained at once has no steps that several devices could share.
+    devices = {"devices": 1} if _is_trained_at_once(model) else {}
+    for point_label, knobs, training_settings in method.points if method.on(model_label) else ():
+        training = {**training_settings, **devices}
         values = _method_values(method.facts, knobs)
         base = _base_settings(method, knobs, model, training)
-        settings.append((point_label, _FitSettings(values, model, dict(training)), base))
+        settings.append((point_label, _FitSettings(values, model, training), base))
     return settings
 
 

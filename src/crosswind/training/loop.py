@@ -27,7 +27,7 @@ from crosswind.training.trajectory import Answer, Trajectory, inner_name
 if TYPE_CHECKING:
     from crosswind.shifts.split import Split
     from crosswind.training.profiling import Profile
-    from crosswind.training.several_devices import Ranks
+    from crosswind.training.several_devices import RankGroup
 
 
 def fit(  # noqa: PLR0913 - settings by name
@@ -45,7 +45,7 @@ def fit(  # noqa: PLR0913 - settings by name
     meter: Meter | None = None,
     profile: Profile | None = None,
     pause: float = 1.0,
-    ranks: Ranks | None = None,
+    ranks: RankGroup | None = None,
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
@@ -115,7 +115,7 @@ def fit(  # noqa: PLR0913 - settings by name
         return run.result()
 
 
-def _check_ranks(settings: TrainingSettings, ranks: Ranks | None) -> None:
+def _check_ranks(settings: TrainingSettings, ranks: RankGroup | None) -> None:
     """Refuse a run on several devices that was begun in one process."""
     count = 1 if ranks is None else ranks.count
     if settings.devices != count:

@@ -44,7 +44,7 @@ from crosswind.training.trajectory import Trajectory
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
     from crosswind.training.profiling import Profile
-    from crosswind.training.several_devices import Ranks
+    from crosswind.training.several_devices import RankGroup
 
 
 Report = Callable[[dict[str, Any]], object]
@@ -81,7 +81,7 @@ class RunInputs:
     base: Mapping[str, Tensor] | None = None
     rules: Sequence[str] = ()
     held_out: RowSet | None = None
-    ranks: Ranks | None = None
+    ranks: RankGroup | None = None
 
 
 class Run:

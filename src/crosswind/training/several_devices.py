@@ -41,7 +41,7 @@ from crosswind.models.build import Model
 from crosswind.training.cuda_graphs import Steps
 from crosswind.training.run_context import LoopContext
 
-__all__ = ["Ranks", "SplitSteps", "ranks_joined", "split_calls"]
+__all__ = ["RankGroup", "SplitSteps", "ranks_joined", "split_calls"]
 
 TIMEOUT = timedelta(minutes=10)
 """How long a rank waits for the others, which do the same work as itself."""
@@ -52,7 +52,7 @@ _SEEDS = 2**62
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankGroup:
     """The processes of one run: this one is `rank`, in [0, `count`)."""
 
     rank: int
@@ -73,7 +73,7 @@ class Ranks:
 
 
 @contextmanager
-def ranks_joined(ranks: Ranks, meeting: Path, device: str) -> Iterator[Ranks]:
+def ranks_joined(ranks: RankGroup, meeting: Path, device: str) -> Iterator[RankGroup]:
     """Join the other ranks on this machine, through the file `meeting` that all of them name.
 
     `device`: of this rank; CUDA devices talk by NCCL, all else by Gloo.
@@ -117,7 +117,7 @@ class SplitSteps(Steps):
     graphs."""
 
     def __init__(
-        self, method: Method, context: LoopContext, device: str, length: int, ranks: Ranks
+        self, method: Method, context: LoopContext, device: str, length: int, ranks: RankGroup
     ) -> None:
         super().__init__(method, context, device, length)
         self.why = "several devices"
@@ -133,10 +133,10 @@ class SplitSteps(Steps):
 
 
 @dataclass
-class _Share:
+class _BatchShare:
     """The share of a call that is under way: `bounds` of the `rows` of the whole."""
 
-    ranks: Ranks
+    ranks: RankGroup
     rows: int = 0
     bounds: tuple[int, int] = (0, 0)
     calls: int = 0
@@ -147,11 +147,11 @@ class _Share:
         return self.rows > 0
 
 
-_share: _Share | None = None
+_share: _BatchShare | None = None
 
 
 @contextmanager
-def split_calls(models: Sequence[Model], ranks: Ranks) -> Iterator[None]:
+def split_calls(models: Sequence[Model], ranks: RankGroup) -> Iterator[None]:
     """Have models in training pass this rank's rows alone; the classes of their instances are what
     changes, and are put back."""
     global _share
@@ -167,7 +167,7 @@ def split_calls(models: Sequence[Model], ranks: Ranks) -> Iterator[None]:
         else:
             split_kind = _split_norm(kind)  # type: ignore[arg-type]  # takes an instance's hash for its class's
         module.__class__ = split_kind
-    _share = _Share(ranks)
+    _share = _BatchShare(ranks)
     try:
         yield
     finally:
@@ -201,14 +201,16 @@ def _split_call(kind: type[Model], name: str) -> Any:
                     if parameter.requires_grad
                 }
                 outputs = functional_call(
-                    _Call(model, whole_call), copies, (_Own.apply(x, *share.bounds), *arguments)
+                    _Call(model, whole_call),
+                    copies,
+                    (_RankRows.apply(x, *share.bounds), *arguments),
                 )
             if isinstance(outputs, Mapping):
                 return {
-                    key: _Whole.apply(output, len(x), *share.bounds)
+                    key: _AllRows.apply(output, len(x), *share.bounds)
                     for key, output in outputs.items()
                 }
-            return _Whole.apply(outputs, len(x), *share.bounds)
+            return _AllRows.apply(outputs, len(x), *share.bounds)
         finally:
             share.rows = 0
 
@@ -228,17 +230,17 @@ class _Call(nn.Module):
 
 
 @contextmanager
-def _own_draws(share: _Share, device: torch.device) -> Iterator[None]:
+def _own_draws(share: _BatchShare, device: torch.device) -> Iterator[None]:
     """Random numbers of this rank's own; the generators are afterwards what they were, on every
     rank alike."""
     devices = [device] if device.type == "cuda" else []
     seed = torch.default_generator.initial_seed() + share.calls * share.ranks.count
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=devices))
-        number = (seed + share.ranks.rank) % _SEEDS
-        torch.default_generator.manual_seed(number)
+        rank_seed = (seed + share.ranks.rank) % _SEEDS
+        torch.default_generator.manual_seed(rank_seed)
         if devices:
-            torch.cuda.manual_seed(number)
+            torch.cuda.manual_seed(rank_seed)
         yield
 
 
@@ -249,13 +251,13 @@ def _split_norm(kind: type[nn.Module]) -> type[nn.Module]:
 
 
 def _norm_of_all(kind: type[nn.Module]) -> Any:
-    of_own_rows = kind.forward
+    norm_of_rows = kind.forward
 
     def forward(norm: Any, x: Tensor) -> Tensor:
         share = _share
         by_rows = norm.training or norm.running_mean is None
         if share is None or not share.within or not by_rows:
-            output: Tensor = of_own_rows(norm, x)
+            output: Tensor = norm_of_rows(norm, x)
             return output
         axes = [axis for axis in range(x.ndim) if axis != 1]
         values = x if x.dtype == torch.float64 else x.float()
@@ -323,45 +325,45 @@ class _Summed(torch.autograd.Function):
         return _Copied.apply(slopes[0])
 
 
-class _Own(torch.autograd.Function):
+class _RankRows(torch.autograd.Function):
     """This rank's rows of a tensor that is the same on all ranks."""
 
     @staticmethod
-    def forward(ctx: Any, whole: Tensor, first: int, end: int) -> Tensor:
-        ctx.rows, ctx.bounds = len(whole), (first, end)
-        return whole[first:end].clone()
+    def forward(ctx: Any, batch: Tensor, first: int, end: int) -> Tensor:
+        ctx.rows, ctx.bounds = len(batch), (first, end)
+        return batch[first:end].clone()
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
-        return _Whole.apply(slopes[0], ctx.rows, *ctx.bounds), None, None
+        return _AllRows.apply(slopes[0], ctx.rows, *ctx.bounds), None, None
 
 
-class _Whole(torch.autograd.Function):
+class _AllRows(torch.autograd.Function):
     """The rows of all ranks as one tensor [rows, ...]."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, rows: int, first: int, end: int) -> Tensor:
+    def forward(ctx: Any, rank_rows: Tensor, rows: int, first: int, end: int) -> Tensor:
         ctx.bounds = first, end
-        return _gathered(own.detach(), rows)
+        return _gathered(rank_rows.detach(), rows)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
-        return _Own.apply(slopes[0], *ctx.bounds), None, None, None
+        return _RankRows.apply(slopes[0], *ctx.bounds), None, None, None
 
 
-def _gathered(own: Tensor, rows: int) -> Tensor:
+def _gathered(rank_rows: Tensor, rows: int) -> Tensor:
     """The rows of all ranks in their order; as bytes, which every backend moves whatever the
     type."""
     count = dist.get_world_size()
     ends = [rows * (rank + 1) // count for rank in range(count)]
     sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
-    as_nhwc = own.ndim == 4 and own.is_contiguous(memory_format=torch.channels_last)
-    laid_out = own.permute(0, 2, 3, 1) if as_nhwc else own
+    as_nhwc = rank_rows.ndim == 4 and rank_rows.is_contiguous(memory_format=torch.channels_last)
+    laid_out = rank_rows.permute(0, 2, 3, 1) if as_nhwc else rank_rows
     padded = laid_out.new_zeros((max(sizes), *laid_out.shape[1:]))
-    padded[: len(own)] = laid_out
-    parts = [torch.empty_like(padded) for _ in range(count)]
+    padded[: len(rank_rows)] = laid_out
+    buffers = [torch.empty_like(padded) for _ in range(count)]
     dist.all_gather(
-        [part.view(-1).view(torch.uint8) for part in parts], padded.view(-1).view(torch.uint8)
+        [buffer.view(-1).view(torch.uint8) for buffer in buffers], padded.view(-1).view(torch.uint8)
     )
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return whole.permute(0, 3, 1, 2) if as_nhwc else whole
+    rows_of_all = torch.cat([buffer[:size] for buffer, size in zip(buffers, sizes, strict=True)])
+    return rows_of_all.permute(0, 3, 1, 2) if as_nhwc else rows_of_all
