@@ -250,5 +250,7 @@ def test_texts_of_shared_parts_are_those_of_whole_specifications(many: Path) -> 
     ]
     for values in [*(job.spec for job in jobs), *(job.spec for job in jobs), *odd]:
         assert texts.of(values) == plain_json(values)
+    for names in [*(job.needs for job in jobs), (), ["é\n", 'a"b', "\ud800"]]:
+        assert texts.of_names(names) == plain_json(names)
     with pytest.raises(TypeError, match="is not a plain value"):
         texts.of({"a": object()})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts
-from crosswind.core.types import canonical
+from crosswind.core.types import Job, canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.execution.engines import Engine
 from crosswind.execution.engines.inline import Inline
@@ -63,9 +63,8 @@ def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]
     """Refuse a model elsewhere that cannot be asked, or not about this data."""
     outside_models: dict[str, ClassSpec] = {}
     models_on_data: dict[str, tuple[ClassSpec, SplitSpec]] = {}
-    for job in plan.jobs:
-        if "model" not in job.spec:
-            continue
+    with_models = (job for job in plan.jobs if "model" in job.spec)
+    for job in _of_other_parts(with_models):
         model = ClassSpec.of(job.spec["model"])
         if job.kind == "predict":
             outside_models[canonical(model.stored())] = model
@@ -101,10 +100,25 @@ def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> Non
 
 
 def _fits(plan: Plan) -> Iterator[FitSpec]:
-    """The specifications of the trainings of a plan."""
-    for job in plan.jobs:
-        if job.kind == "fit":
-            yield FitSpec.of(job.spec)
+    """The specifications of the trainings of a plan; one of those that differ in seed or method
+    alone."""
+    for job in _of_other_parts(job for job in plan.jobs if job.kind == "fit"):
+        yield FitSpec.of(job.spec)
+
+
+def _of_other_parts(jobs: Iterable[Job]) -> Iterator[Job]:
+    """The first job of each kind, model, data and training.
+
+    By identity: the jobs of a plan share these values, and comparing those of 100,000 runs takes
+    seconds.
+    """
+    visited = set()
+    for job in jobs:
+        parts = (job.spec.get(name) for name in ("model", "data", "split", "training"))
+        ids = (job.kind, job.spec.get("main"), *map(id, parts))
+        if ids not in visited:
+            visited.add(ids)
+            yield job
 
 
 def devices_of(plan: Plan) -> int:
@@ -216,6 +230,8 @@ def engine_of(
 def reopen_fits(plan: Plan, store: Store) -> int:
     """Have fits done again whose weights are asked for, by a set that was added, and were not kept;
     how many."""
+    if not store.has_done():
+        return 0
     not_done = store.not_done()
     needed_fits = {
         job.follows

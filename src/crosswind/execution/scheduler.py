@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from crosswind.core.collection import no_collection
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.log import LOGGER
 from crosswind.core.types import ROWS, Job, digest
@@ -165,7 +166,8 @@ class _Work:
 
     def go(self, interrupts: _Interrupts, retry_failed: bool) -> Summary:
         started = time.monotonic()
-        self._look_at_start(retry_failed)
+        with no_collection():
+            self._look_at_start(retry_failed)
         message = f"{self.done} of {len(self.rows)} runs are done already"
         self._tell("", message)
         polled = time.monotonic()

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
@@ -91,6 +91,10 @@ class SharedTexts:
                 return plain_json(values)
             entries.append(f"{_quoted(name)}:{self._part(value)}")
         return f"{{{','.join(entries)}}}"
+
+    def of_names(self, names: Sequence[str]) -> str:
+        """The text of a list of texts, byte for byte that of `plain_json`."""
+        return f"[{','.join(map(encode_basestring_ascii, names))}]"
 
     def _part(self, value: Any) -> str:
         # Most parts are texts and numbers: each alone takes the encoder ten times as long.

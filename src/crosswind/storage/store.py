@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
+from crosswind.core.collection import no_collection
 from crosswind.core.errors import StoreError, shown, unknown
 from crosswind.core.types import ROWS, Job, digest
 from crosswind.storage import artifacts
@@ -143,13 +144,15 @@ class Store:
         # In the order of their keys: studies that share jobs wait for each other's in the same
         # order, never in a circle.
         texts = artifacts.SharedTexts()
-        entries = [
-            (artifacts.check_key(key), job.kind, texts.of(job.spec), plain_json(job.needs))
-            for key, job in sorted({job.key: job for job in jobs}.items())
-        ]
-        listed = [
-            (study, position, job.key, plain_json(job.labels)) for position, job in enumerate(jobs)
-        ]
+        with no_collection():
+            entries = [
+                (artifacts.check_key(key), job.kind, texts.of(job.spec), texts.of_names(job.needs))
+                for key, job in sorted({job.key: job for job in jobs}.items())
+            ]
+            listed = [
+                (study, position, job.key, texts.of(job.labels))
+                for position, job in enumerate(jobs)
+            ]
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
             # Drivers on PostgreSQL may add the same study at once: all but the first wait here for
@@ -424,6 +427,10 @@ class Store:
         """The jobs of the store that are not done."""
         query = sa.select(runs.c.key).where(runs.c.status.not_in(DONE))
         return {row.key for row in self._rows(query)}
+
+    def has_done(self) -> bool:
+        """Whether a job of the store is done."""
+        return bool(self._rows(sa.select(runs.c.key).where(runs.c.status.in_(DONE)).limit(1)))
 
     def still_needed(self) -> set[str]:
         """The jobs that some job which is not done needs."""

@@ -20,7 +20,12 @@ def slow_settings(jobs: Iterable[Job]) -> list[str]:
     slow = slow_bfloat16()
     if not slow:
         return []
-    asking = [text for job in jobs for text in _asking(job)]
+    # By identity: the jobs of a plan share their settings, and a large one has 100,000 of them.
+    jobs_of_settings: dict[tuple[int, int], Job] = {}
+    for job in jobs:
+        settings = id(job.spec.get("training")), id(job.spec.get("model"))
+        jobs_of_settings.setdefault(settings, job)
+    asking = [text for job in jobs_of_settings.values() for text in _asking(job)]
     return [f"{text} asks for bfloat16, {slow}" for text in dict.fromkeys(asking)]
 
 
