@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.types import InputColumn
+from crosswind.models.given.class_labels import class_order
 
 _TAKEN = (
     "a trajectory of cw.train, a function from a batch of inputs to logits or labels, or an object"
@@ -115,20 +116,21 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
     """The method of an object that knows its classes, answering by those of the split."""
     if classes is None:
         return method
-    names = [str(name) for name in np.asarray(classes).tolist()]
-    if names == [str(code) for code in range(len(class_names))] and set(names) != set(class_names):
-        return method  # trained on the numbers of the classes
-    if set(names) != set(class_names):
+    words = np.asarray(classes).tolist()
+    order = class_order(words, class_names)
+    by_place = order is None and words == list(range(len(class_names)))
+    if order is None and not by_place:
         class_list = ", ".join(class_names[:20])
         raise InputError(
-            "model", f"has the classes {shown(names)} (classes_), and the split has {class_list}"
+            "model",
+            f"has the classes {shown(list(map(str, words)))} (classes_), and the split has {class_list}",
         )
-    order = [names.index(name) for name in class_names]
 
     def answer(x: Any) -> Any:
         answers = np.asarray(method(x))
         if answers.ndim == 2:
-            return answers[:, order]
-        return answers.astype(str)
+            return answers if order is None else answers[:, order]
+        # By name: whole numbers could be names or places.
+        return np.array(class_names)[answers.astype(np.int64)] if by_place else answers.astype(str)
 
     return answer

@@ -75,7 +75,10 @@ class Function(Outside):
             raise InputError("model.classes", problem)
         function = answering_function(answering, class_names, dataset.input_columns)
         asked_function = (lambda x: function(x.tolist())) if spec.dtype == object else function
-        return asked(asked_function, rows, dataset, class_names, self.batch, self.function)
+        by_place = self.classes is not None
+        return asked(
+            asked_function, rows, dataset, class_names, self.batch, self.function, by_place=by_place
+        )
 
 
 def load_function(name: str) -> Callable[[Any], Any]:

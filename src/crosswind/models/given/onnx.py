@@ -116,7 +116,8 @@ class Onnx(Outside):
                 dict(zip(names, arrays, strict=True)), len(x), class_names, self.output, name
             )
 
-        return asked(run, rows, dataset, class_names, fixed or self.batch, name)
+        by_place = self.classes is not None
+        return asked(run, rows, dataset, class_names, fixed or self.batch, name, by_place=by_place)
 
     def _scaled(self, x: NDArray[np.uint8]) -> NDArray[Any]:
         if self.layout == "nchw":

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, shown
+from crosswind.core.errors import DataError, InputError
 from crosswind.core.knobs import Form
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
 from crosswind.data.imagenet_classes import onto_classes
+from crosswind.models.given.class_labels import AmbiguousLabelsError, answer_array, class_codes
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
@@ -176,19 +177,22 @@ def asked(
     class_names: Sequence[str],
     size: int,
     name: str,
+    *,
+    by_place: bool = False,
 ) -> Answers:
     """The answers of a function from inputs to logits [m, k] or to labels [m], asked for `size`
     rows at a time.
 
     Where the classes are ImageNet's, or those of a set beside it, a network may give ImageNet's
     1,000 outputs. The logit of a class is then the largest of those that count as it. `name` is
-    what errors call the model. Raises `DataError` for an answer of another shape and for a label
+    what errors call the model. `by_place`: labels that are numbers are places of classes, as where
+    their order was named. Raises `DataError` for an answer of another shape and for a label
     that is no class.
     """
-    labels_so_far = []
+    labels: list[NDArray[Any]] = []
     logits = []
     for x in inputs(rows, dataset, size):
-        array = _array(model(x))
+        array = answer_array(model(x), class_names, name)
         if (
             array.shape == (len(x), 1000) != (len(x), len(class_names))
             and array.dtype.kind in "fiu"
@@ -197,42 +201,24 @@ def asked(
             array = array if merged is None else merged
         if array.shape == (len(x), len(class_names)) and array.dtype.kind in "fiu":
             logits.append(array.astype(np.float32))
-            labels_so_far.append(array.argmax(1).astype(np.int64))
         elif array.shape == (len(x),):
-            labels_so_far.append(codes(array, class_names, name))
+            labels.append(array)
+            with suppress(AmbiguousLabelsError):  # other batches may tell
+                class_codes(array, class_names, name, by_place=by_place)
         else:
+            kind = (
+                type(array.item()).__name__ if array.shape == () else f"{array.dtype} {array.shape}"
+            )
             problem = (
-                f"{name} answered {len(x)} inputs by {array.dtype} {array.shape}; it must give"
+                f"{name} answered {len(x)} inputs by {kind}; it must give"
                 f" logits [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
             )
             raise DataError(problem)
-    if logits and len(logits) < len(labels_so_far):
+    if logits and labels:
         raise DataError(f"{name} gave logits for some batches and labels for others")
-    return np.concatenate(labels_so_far), np.concatenate(logits) if logits else None
-
-
-def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArray[np.int64]:
-    """Classes by number (integers, -1 for none) or by name (text, empty for none) as int64. Raises
-    `DataError` for another."""
-    if labels.dtype.kind in "iu":
-        numbers = labels.astype(np.int64)
-        wrong = (numbers < -1) | (numbers >= len(class_names))
-    else:
-        code_of = {"": -1, **{word: code for code, word in enumerate(class_names)}}
-        numbers = np.array(
-            [code_of.get(str(label), -2) for label in labels.tolist()], dtype=np.int64
-        )
-        wrong = numbers == -2
-    if wrong.any():
-        valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
-        problem = (
-            f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no"
-            f" class (valid: {valid})"
-        )
-        raise DataError(problem)
-    return numbers
-
-
-def _array(answer: Any) -> NDArray[Any]:
-    # A tensor of torch: numpy takes it from the CPU, without its graph.
-    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
+    if logits:
+        scores = np.concatenate(logits)
+        return scores.argmax(1).astype(np.int64), scores
+    if len({array.dtype.kind for array in labels}) > 1:
+        labels = [array.astype(object) for array in labels]
+    return class_codes(np.concatenate(labels), class_names, name, by_place=by_place), None

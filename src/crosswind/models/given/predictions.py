@@ -18,7 +18,8 @@ from crosswind.data.archives.arrays import LIMIT, Expected, read_arrays, sums_of
 from crosswind.data.attributes import MOST_ROWS
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.tabular import unquoted_names
-from crosswind.models.given.outside import Answers, Outside, codes, output_classes
+from crosswind.models.given.class_labels import class_codes
+from crosswind.models.given.outside import Answers, Outside, output_classes
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
@@ -82,7 +83,7 @@ class PredictionsFile(Outside):
             scores = logits[position].astype(np.float32)
             return scores.argmax(1).astype(np.int64), scores
         assert labels is not None
-        return codes(labels[position], class_names, name), None
+        return class_codes(labels[position], class_names, name), None
 
 
 Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
