@@ -63,6 +63,10 @@ def test_a_table_that_is_there_is_not_written_over(tmp_path: Path) -> None:
         ([object()] * N, None),
         ([np.timedelta64(hours, "h") for hours in range(N)], "odd: times"),
         (list(range(N)), "odd: 240 values in 240 rows, an identifier"),
+        (
+            [f"{day:02} Jan {year}" for year in range(1990, 2002) for day in range(1, 21)],
+            "odd: dates",
+        ),
     ],
 )
 def test_a_column_that_no_study_reads_is_left_out_with_the_reason(
@@ -72,3 +76,11 @@ def test_a_column_that_no_study_reads_is_left_out_with_the_reason(
     assert reason is None or any(reason in note for note in study.notes), study.notes
     assert "columns 'site', 'dose' are what a model reads" in " ".join(study.notes)
     assert cw.plan(tmp_path / "ill.yaml").runs
+
+
+def test_a_folder_is_no_file_of_a_study(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"out: .* is a folder; name a file in it, such as .*study\.yaml"
+    ):
+        cw.init(patients(), label="ill", out=tmp_path)
+    assert not [*tmp_path.iterdir()]

@@ -17,6 +17,7 @@ import pytest
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.frames import frame_of
+from crosswind.data.table_inputs import are_dates
 
 N = 60
 VALUES = [round(float(value), 3) for value in np.random.default_rng(0).normal(0, 1, N)]
@@ -121,6 +122,24 @@ UNREAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: polars.Series([datetime.date(2020, 1 + i // 28, 1 + i % 28) for i in range(N)]),
         "dates or times",
     ),
+    "days of two rows each": (
+        lambda: pandas.date_range("2020-01-01", periods=N // 2).repeat(2),
+        "dates or times",
+    ),
+    "days in words": (
+        lambda: pandas.date_range("2020-01-01", periods=N // 2).repeat(2).strftime("%d %b %Y"),
+        "dates or times",
+    ),
+    "months": (
+        lambda: (
+            pandas.date_range("2000-01-01", periods=N // 2, freq="MS").repeat(2).strftime("%Y-%m")
+        ),
+        "dates or times",
+    ),
+    "times of day": (
+        lambda: [f"{i // 4:02}:{15 * (i % 4):02}" for i in range(N)],
+        "dates or times",
+    ),
     "names": (lambda: [str(uuid.UUID(int=i)) for i in range(N)], "60 different values in 60 rows"),
     "an index": (lambda: range(N), "numbers the rows"),
     "an index of texts": (lambda: [str(i) for i in range(N)], "numbers the rows"),
@@ -172,3 +191,35 @@ def test_what_is_no_frame_is_refused_with_what_makes_one_of_it(table: Any, sente
 def test_a_column_without_a_name_is_called_by_its_number() -> None:
     frame = pandas.DataFrame({"dose": VALUES, "": VALUES, "label": LABELS})
     assert frame_of(frame, "frame").columns == ["dose", "column2", "label"]
+
+
+def test_levels_of_an_index_whose_values_repeat_are_columns() -> None:
+    sites = ["a", "b"] * (N // 2)
+    frame = pandas.DataFrame({"dose": VALUES, "label": LABELS, "site": sites, "row": range(N)})
+    of_index = frame_of(frame.set_index(["row", "site"]), "frame")
+    assert set(of_index.columns) == {"dose", "label", "site"}
+    assert of_index["site"].to_list() == sites
+    data = cw.from_frame(frame.drop(columns="row").set_index("site"), label="label")
+    assert [column.name for column in data.input_columns] == ["dose", "site"]
+    data = cw.from_frame(frame.drop(columns="row").set_index("label"), label="label")
+    assert data.attribute("label").values == tuple(sorted(set(map(str, LABELS))))
+    # A name without values that repeat, and no name, only tell rows apart.
+    assert "row" not in frame_of(frame.set_index("row"), "frame").columns
+    assert frame_of(frame, "frame").columns == ["dose", "label", "site", "row"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_date"),
+    [
+        *((text, True) for text in ("2024-01-31", "31.1.24", "1/2/2024 10:00", "2024-01", "17:05")),
+        *((text, True) for text in ("5:05 pm", "31 Jan 2024", "January 31, 2024", "Jan-24")),
+        *((text, True) for text in ("31-Jan-24", "Dec. 2020", "5 June 2020 10:00", "10:00:05.5")),
+        *(
+            (text, False)
+            for text in ("may", "March", "maybe 20", "marker 12", "12.5", "1-2", "2024")
+        ),
+        *((text, False) for text in ("3/4", "2024-13", "a-b", "decent 20", "version 1.2", "")),
+    ],
+)
+def test_dates_are_told_from_other_words(text: str, is_date: bool) -> None:
+    assert are_dates(polars.Series([text])) == is_date

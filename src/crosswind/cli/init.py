@@ -68,9 +68,10 @@ def init_command(
     The study is planned before it is written, and a few steps are trained to see how long it takes,
     so that it can be run as it is.
     """
-    from crosswind.proposals.ready import ready_study
+    from crosswind.proposals.ready import ready_study, refuse_folder
 
     path = out or Path(table).with_suffix(".yaml")
+    refuse_folder(path, "--out")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
     study = ready_study(table, path, images, label, size, listed(text), listed(header))

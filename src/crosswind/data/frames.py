@@ -30,7 +30,7 @@ def frame_of(table: Any, field: str, kinds: Sequence[str] = FRAMES) -> DataFrame
 
     Missing values are null. Numbers are numbers whatever holds them (objects, nullable columns,
     `Decimal`). Bytes that are UTF-8 are text, and so are columns of mixed values. A column without a
-    name is called by its number.
+    name is called by its number. Named levels of an index of pandas whose values repeat are columns.
 
     `field` names the table in errors, `kinds` say what is taken. Raises `InputError` for something
     else, `DataError` for columns of other lengths and for two of one name.
@@ -47,8 +47,22 @@ def frame_of(table: Any, field: str, kinds: Sequence[str] = FRAMES) -> DataFrame
         return _framed({str(name): values for name, values in table.items()}, field)
     if package == "pandas" and hasattr(table, "columns"):
         _refuse_twice(map(str, table.columns), field)
-        return _framed({str(name): table[name] for name in table.columns}, field)
+        columns = {str(name): table[name] for name in table.columns}
+        return _framed({**_levels(table.index, columns), **columns}, field)
     raise InputError(field, f"must be a table, not {shown(table)}{_remedy(table)}", kinds)
+
+
+def _levels(index: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The levels of an index of pandas that are columns: those with a name of which values repeat. A
+    level that tells all rows apart only names them."""
+    levels = {}
+    for position, name in enumerate(index.names):
+        if name is None or str(name) in columns:
+            continue
+        values = index.get_level_values(position)
+        if not values.is_unique:
+            levels[str(name)] = values.to_series()
+    return levels
 
 
 def _remedy(table: Any) -> str:

@@ -24,8 +24,15 @@ NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
 """What stands for a missing number; in columns of words some of these are values."""
 IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
 """Usual names of columns whose values name the rows."""
-DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
-"""How dates are written, for polars."""
+DATE = (
+    r"(?i)^(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?"  # 2024-01-31, 31.1.24, with a time or without
+    r"|\d{4}[-/](0?[1-9]|1[0-2])"  # 2024-01
+    r"|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]m)?"  # 17:05, 5:05 pm
+    r"|(\d{1,2}\.?[ -])?(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?"
+    r"|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?)\.?[ -]"
+    r"(\d{1,2},? ?)?('?\d{2}|\d{4})( .*)?)$"  # 31 Jan 2024, January 31, 2024, Jan-24
+)
+"""How dates and times are written, for polars."""
 MOST_REPEATED_VALUES = 20
 """A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
@@ -127,6 +134,14 @@ def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     return bool(IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
 
 
+def are_dates(texts: Series) -> bool:
+    """Whether most texts are dates or times."""
+    import polars
+
+    matches = texts.cast(polars.String, strict=False).str.strip_chars().str.contains(DATE)
+    return int(matches.sum()) > len(texts) / 2
+
+
 def why_no_input(rows: DataFrame, name: str) -> str:
     """Why a column tells a model nothing as it stands: it holds dates or times, names the rows, or
     has hardly two rows of one value. Empty for a column of numbers or of values that repeat."""
@@ -144,11 +159,10 @@ def why_no_input(rows: DataFrame, name: str) -> str:
     try:
         numbers = numbers_of(rows, name, "")
     except DataError:
+        if are_dates(values):
+            return "dates or times"
         if 2 * n_values <= len(values) or column.dtype.is_numeric():
             return ""
-        texts = values.cast(polars.String, strict=False).str.strip_chars()
-        if int(texts.str.contains(DATE).sum()) > len(values) / 2:
-            return "dates or times"
         return f"{n_values:,} different values in {rows.height:,} rows"
     return "numbers the rows" if counts_rows(name, numbers) else ""
 

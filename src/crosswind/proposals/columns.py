@@ -19,6 +19,7 @@ from crosswind.data.table_inputs import (
     DATE,
     IDENTIFIERS,
     NO_NUMBERS,
+    are_dates,
     counts_rows,
     lacks_value,
     numbers_of,
@@ -268,6 +269,8 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         if counts_rows(name, numbers):
             return "identifier"
         return "numbers"
+    if are_dates(values):
+        return "other"
     if n_words(texts) >= 3:
         return "texts"
     if n_values > n_rows / 2 or IDENTIFIERS.search(name):

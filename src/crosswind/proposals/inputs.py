@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS, FileFolder
+from crosswind.data.table_inputs import are_dates
 from crosswind.data.tabular import has_column
 from crosswind.proposals.columns import TEXTS, TableColumn, n_words
 
@@ -104,6 +105,8 @@ def picture_side(rows: DataFrame, inputs: Inputs) -> int:
 def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
     """Whether a column of few values, or of one text a row, holds texts of several words."""
     if column.numeric or column.kind not in ("classes", "identifier", "other", "one-value"):
+        return False
+    if are_dates(rows[column.name].drop_nulls()):
         return False
     words = n_words(rows[column.name].cast(str))
     surely = column.name.lower() in TEXTS or column.kind in ("identifier", "other")

@@ -141,6 +141,10 @@ def proposed(
     force: bool,
 ) -> ReadyStudy:
     """See `crosswind.init`."""
+    if out is not None and out.is_dir():
+        raise InputError(
+            "out", f"{out} is a folder; name a file in it, such as {out / 'study.yaml'}"
+        )
     if isinstance(table, str | Path):
         if out is None:
             path = Path(table).with_suffix(".yaml")
@@ -168,6 +172,14 @@ def proposed(
             write_atomically(rows, before)
         raise
     return study
+
+
+def refuse_folder(path: Path, field: str) -> None:
+    """Refuse a folder as a study's file. Raises `InputError`."""
+    if path.is_dir():
+        raise InputError(
+            field, f"{path} is a folder; name a file in it, such as {path / 'study.yaml'}"
+        )
 
 
 def _write(study: ReadyStudy, force: bool) -> None:

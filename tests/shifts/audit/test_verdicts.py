@@ -351,3 +351,18 @@ def test_nothing_to_audit() -> None:
         audit({"y": [0]}, {"y": [0]})
     with pytest.raises(InputError, match="columns: must be a list of columns, not 'a'"):
         audit({"y": [0]}, {"y": [0]}, "y", columns="a")
+
+
+def test_two_rows_tell_nothing_and_are_not_said_to_show_no_shift() -> None:
+    few = {name: values[:2] for name, values in birds(1000, 0).items()}
+    for report in (audit(few, birds(1000, 1), "bird"), audit(birds(1000, 1), few, "bird")):
+        told = {verdict for verdict in statuses(report).items() if verdict[0][1] != UDS}
+        assert len(told) == 9 and {status for _, status in told} == {"cannot tell"}
+
+
+def test_many_rows_of_one_class_show_no_tie() -> None:
+    of_one_class = birds(2000, 0)
+    gulls = of_one_class["bird"] == "gull"
+    one_class = {name: values[gulls] for name, values in of_one_class.items()}
+    report = audit(one_class, birds(1000, 1), "bird")
+    assert statuses(report)["place", SC] == "no shift"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -39,6 +39,8 @@ from crosswind.shifts.audit.tables import read_tables, split_tables
 from crosswind.shifts.split import Split
 
 SC, LDD, UDS, LABEL = KINDS
+FEW_ROWS = 20
+"""Rows of a table below which nobody is told that there is no shift."""
 
 Counts = NDArray[np.float64]
 
@@ -239,7 +241,7 @@ class _Judge:
             v_train,
             v_target,
             difference,
-            (*verdicts, self._unseen()),
+            (*map(self._of_enough_rows, verdicts), self._unseen()),
         )
 
     def _twin(self, sources: Sequence[str]) -> str | None:
@@ -301,6 +303,14 @@ class _Judge:
             return Verdict(kind, "no shift", no_shift, raw)
         words = messages.few_rows(self.n, self.m)
         return Verdict(kind, "cannot tell", words, raw)
+
+    def _of_enough_rows(self, verdict: Verdict) -> Verdict:
+        """The verdict; that there is no shift is not said of a few rows, whose values are equal by
+        chance."""
+        if verdict.status != "no shift" or min(self.n, self.m) >= FEW_ROWS:
+            return verdict
+        words = messages.few_rows(self.n, self.m)
+        return replace(verdict, status="cannot tell", words=words)
 
     def _drift(self, kind: str) -> Verdict:
         if not self.number and not self.case.labelled:
