@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crosswind.cli.options import AsJson, Overrides, Scale, StudyName, print_json, written
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, shown, unknown
 
 if TYPE_CHECKING:
     import polars
@@ -111,8 +111,13 @@ def advise_command(
         model = _registered(model)
     if groups not in ("known", "unknown"):
         raise unknown("--groups", "answer", groups, ("known", "unknown"))
-    if (what is None) == (shift is None):
+    if what is None and shift is None:
         raise InputError("TABLE", "name a table, a study or a store, or describe one by --shift")
+    if what is not None and shift is not None:
+        problem = (
+            f"describes a shift where there is no table, and {shown(what)} is one; leave either out"
+        )
+        raise InputError("--shift", problem)
     if target is not None and not _is_table(str(what)):
         problem = "stands beside a table to train on, which is no study and no description"
         raise InputError("TARGET", problem)

@@ -12,18 +12,25 @@ from crosswind.core.errors import DataError, InputError
 
 
 def audit_command(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TRAIN TARGET]", help="The two tables, in place of --train and --target."
+        ),
+    ] = None,
     train: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--train", metavar="TABLE", help="The rows that a model is trained on, CSV or Parquet."
         ),
-    ],
+    ] = None,
     target: Annotated[
-        str, typer.Option("--target", metavar="TABLE", help="The rows that it is for.")
-    ],
+        str | None, typer.Option("--target", metavar="TABLE", help="The rows that it is for.")
+    ] = None,
     label: Annotated[
-        str, typer.Option("--label", metavar="COLUMN", help="The column that a model predicts.")
-    ],
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="The column that a model predicts."),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -89,10 +96,11 @@ def audit_command(
         from crosswind.reports.audits import PICTURES
 
         check_place(out, PICTURES, "picture")
+    train_table, target_table = _two_tables(tables or [], train, target)
     try:
         record = audit(
-            train,
-            target,
+            train_table,
+            target_table,
             label,
             columns=listed(columns),
             names=listed(names) or (),
@@ -119,3 +127,19 @@ def audit_command(
     typer.echo(str(record))
     if out is not None:
         typer.echo(f"\nThe picture is {out}", err=True)
+
+
+def _two_tables(tables: list[str], train: str | None, target: str | None) -> tuple[str, str]:
+    """The tables of training and target, by their places or by the options. Raises `InputError`."""
+    by_option = [word for word in (train, target) if word is not None]
+    if len(tables) + len(by_option) > 2:
+        words = ", ".join([*tables, *by_option])
+        raise InputError("TABLE", f"an audit is of two tables, and these are more: {words}")
+    by_place = iter(tables)
+    train = next(by_place, None) if train is None else train
+    target = next(by_place, None) if target is None else target
+    if train is None:
+        raise InputError("--train", "is missing: crosswind audit TRAIN TARGET --label COLUMN")
+    if target is None:
+        raise InputError("--target", "is missing: the table of the rows that a model is for")
+    return train, target

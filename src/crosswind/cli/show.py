@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crosswind.cli import completion
+from crosswind.cli.completion import ROOMS, SHOWN
 from crosswind.cli.list import room_of
 from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.registry import listing
 
 if TYPE_CHECKING:
     from crosswind.core.knobs import Knob
@@ -25,7 +28,7 @@ def show_command(
         str,
         typer.Argument(
             metavar="KIND",
-            help="method, model, source, shift, transform, study, run or training.",
+            help="method, model, source, shift, transform, study, run or training; a name alone will do.",
             autocompletion=completion.shown,
         ),
     ],
@@ -73,7 +76,7 @@ def show_command(
             "--set", "goes with --image and --out, for the contact sheet of a transform"
         )
     if name is None and kind != "training":
-        raise InputError("NAME", f"is missing; crosswind list {kind} tells the names")
+        kind, name = _of_any_kind(kind), kind
     cards = {"training": _training, "run": _run, "studies": _study, "methods": _method}
     room = kind if kind in ("training", "run") else room_of(kind)
     value, text = cards[room](name or "") if room in cards else _component(room, name or "")
@@ -81,6 +84,33 @@ def show_command(
         print_json(value)
     else:
         typer.echo(text)
+
+
+def _of_any_kind(word: str) -> str:
+    """The kind of the one thing that is called so. Raises `InputError`."""
+    from crosswind.reports.methods import listed_methods
+    from crosswind.studies.reading import shipped_studies
+
+    if word in SHOWN:
+        names = (
+            "write STORE#KEYPREFIX"
+            if word == "run"
+            else f"crosswind list {room_of(word)} tells the names"
+        )
+        raise InputError("NAME", f"is missing; {names}")
+    names_of: dict[str, Iterable[str]] = {"methods": [facts.name for facts in listed_methods()]}
+    for room in ROOMS:
+        if room not in ("methods", "studies"):
+            names_of[room] = [facts.name for facts in listing(room)]
+    names_of["studies"] = shipped_studies()
+    kinds = [room for room, names in names_of.items() if word in names]
+    if not kinds:
+        raise unknown(
+            "NAME", "name", word, sorted({name for names in names_of.values() for name in names})
+        )
+    if len(kinds) > 1 and kinds != ["methods", "models"]:  # an architecture is listed as both
+        raise InputError("NAME", f"{word!r} is of several kinds; name one before it", kinds)
+    return kinds[0]
 
 
 def _draw_sheet(

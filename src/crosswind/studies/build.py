@@ -8,6 +8,7 @@ is run.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -97,15 +98,13 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
 
 
 def _beside(value: Any, folder: Path | None) -> Any:
-    if (
-        isinstance(value, str)
-        and value
-        and folder is not None
-        and not Path(value).is_absolute()
-        and (folder / value).exists()
-    ):
-        return str((folder / value).resolve())
-    return value
+    if not isinstance(value, str) or not value or folder is None or Path(value).is_absolute():
+        return value
+    beside = folder / value
+    if not beside.exists() and not folder.exists():
+        # A study that is planned before its folder is made: `..` is then no way out of it.
+        beside = Path(os.path.normpath(beside))
+    return str(beside.resolve()) if beside.exists() else value
 
 
 def without_paths(values: Values) -> dict[str, Any]:

@@ -41,6 +41,7 @@ _WORDS |= {
     for word, value in (("null", None), ("true", True), ("false", False))
     for form in (word, word.title(), word.upper())
 }
+_TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -51,6 +52,11 @@ def read_study_file(path: Path) -> dict[str, Any]:
     valid = f"(valid: a YAML file, or the name of a study: {', '.join(shipped_studies())})"
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a study file {valid}")
+    if path.suffix.lower() in _TABLE_ENDINGS and path.is_file():
+        problem = (
+            f"{path} is a table, and a study is needed; crosswind init {path} writes one for it"
+        )
+        raise DataError(problem)
     if not path.exists():
         choices = [file.name for file in sorted(path.parent.glob("*.y*ml"))]
         suggestion = nearest(path.name, choices)
