@@ -99,3 +99,31 @@ def test_a_study_goes_into_a_folder_that_is_made_for_it(tables: Path) -> None:
     assert _status(["plan", "studies/new/sick.yaml"]) == 0
     assert _status(["init", "train.csv", "--label", "no", "--out", "other/sick.yaml"]) == 2
     assert not (tables / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        ("net.pt", "a .pt file may hold code that runs when it is opened, so it is not; export"),
+        ("net.pth", "or name FILE.py:FUNCTION, a function of a batch of inputs that loads it"),
+        ("m.joblib", "by skops.io.dump"),
+        ("net.keras", "a .keras file is TensorFlow's; export it as ONNX (tf2onnx)"),
+        ("fn.py", "of a program the function is named too, fn.py:FUNCTION"),
+        ("https://example.com/net.onnx", "it is an address, from which nothing is fetched"),
+        ("resnet18", "it is a network without weights; name a run that trained it, STORE#KEY"),
+        (".", "it is a folder; of a store a run is named STORE#KEY"),
+        ("fn.py:shares", "of a probability p of the second class give both: np.stack([1 - p, p]"),
+        ("fn.py:column", "of a probability p of the second class give both: np.stack([1 - p, p]"),
+    ],
+)
+def test_a_model_in_another_form_is_told_the_way(
+    tables: Path, model: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tables / "fn.py").write_text(
+        "import numpy as np\n"
+        "def shares(x):\n    return 1 / (1 + np.exp(52 - x[:, 0]))\n"
+        "def column(x):\n    return shares(x)[:, None]\n"
+    )
+    words = ["--data", "new.csv", "--source", "train.csv", "--label", "sick", "--columns", "age"]
+    assert _status(["estimate", "--model", model, *words]) == 2
+    assert advice in capsys.readouterr().err

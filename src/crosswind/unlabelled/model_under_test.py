@@ -32,6 +32,7 @@ from crosswind.unlabelled.model_columns import (
     columns_of_card,
     fitted_columns,
 )
+from crosswind.unlabelled.refused_models import advice_on_model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -102,6 +103,8 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
         if "#" in word:
             return _run(word)
         return _weights(Path(word))
+    if "://" in word:
+        raise _refused(word)
     if ending == ".onnx":
         return _onnx(Path(word), settings)
     if ending == ".skops":
@@ -109,7 +112,13 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
     if ":" in word:
         model = _given(word, "callable", {**settings, "function": word})
         return replace(model, columns=fitted_columns(estimator_of_word(word, settings), word))
-    raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
+    raise _refused(word)
+
+
+def _refused(word: str) -> InputError:
+    """The error for a word that names no model, with the way to one."""
+    problem = f"{shown(word)} is none of what can be asked{advice_on_model(word)}"
+    return InputError("model", problem, KINDS)
 
 
 def check_file(path: Path) -> None:
@@ -151,7 +160,7 @@ def estimator_of_word(word: str, settings: Mapping[str, Any]) -> Any:
     Raises `InputError`, `DataError`."""
     from crosswind.models.given.function import load_function
 
-    if "#" in word:
+    if "#" in word or "://" in word:
         return None
     if Path(word).suffix.lower() == ".skops":
         return _skops_estimator(Path(word), settings)

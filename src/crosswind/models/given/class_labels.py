@@ -21,6 +21,8 @@ __all__ = ["AmbiguousLabelsError", "answer_array", "class_codes", "class_order"]
 NO_CLASS = -1
 """The code of an answer that could not be parsed."""
 _UNKNOWN = -2
+BOTH_SCORES = "; of a probability p of the second class give both: np.stack([1 - p, p], axis=1)"
+"""The remedy where a model of two classes gives one score for a row."""
 _BOOLEANS = ("false", "true")
 
 
@@ -54,7 +56,8 @@ def class_codes(
             f"{name} gave the label {shown(labels.tolist()[int(unknown.argmax())])}, which is no"
             f" class (valid: {valid})"
         )
-        raise DataError(problem)
+        is_share = labels.dtype.kind == "f" and bool(((labels >= 0) & (labels <= 1)).all())
+        raise DataError(problem + (BOTH_SCORES if is_share and len(class_names) == 2 else ""))
     return codes
 
 

@@ -17,7 +17,12 @@ from crosswind.core.knobs import Form
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
 from crosswind.data.imagenet_classes import onto_classes
-from crosswind.models.given.class_labels import AmbiguousLabelsError, answer_array, class_codes
+from crosswind.models.given.class_labels import (
+    BOTH_SCORES,
+    AmbiguousLabelsError,
+    answer_array,
+    class_codes,
+)
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
@@ -213,7 +218,8 @@ def asked(
                 f"{name} answered {len(x)} inputs by {kind}; it must give"
                 f" logits [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
             )
-            raise DataError(problem)
+            one_score = array.shape == (len(x), 1) and len(class_names) == 2
+            raise DataError(problem + (BOTH_SCORES if one_score else ""))
     if logits and labels:
         raise DataError(f"{name} gave logits for some batches and labels for others")
     if logits:
