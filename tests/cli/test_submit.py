@@ -55,6 +55,17 @@ def test_a_job_array_is_printed_as_slurm_reads_it(
     assert "#SBATCH --array=1-1" in single and not any("gres" in line for line in single)
 
 
+def test_a_task_has_fewer_runs_where_each_takes_several_devices(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shared = ["--set", "training.devices=2", "--set", "training.device=cpu", "--cpus"]
+    assert "--workers 4 " in printed(capsys, *shared, "8")[-1]
+    assert "--workers 1 " in printed(capsys, *shared, "3")[-1]
+    assert _status([*SUBMIT, *shared, "1"]) == 2
+    sentence = "error: --cpus: is 1, and a run of the study is shared among 2 devices"
+    assert capsys.readouterr().err.strip().endswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -64,6 +64,7 @@ def submit_command(
     A task ends when no run is left. What it had when its time was over is free again, and goes on
     from its checkpoint in another.
     """
+    from crosswind.execution.running import devices_of
     from crosswind.studies.plan import plan_of
 
     _check_options(slurm, tasks, store_url, time, {"--partition": partition, "--account": account})
@@ -81,7 +82,7 @@ def submit_command(
         study_word,
         *("--out", str(out)),
         *(word for name, value in words.items() if value for word in (name, value)),
-        *_workers(cpus, gpus),
+        *_workers(cpus, gpus, devices_of(planned)),
         *(word for setting in settings or () for word in ("--set", setting)),
     ]
     gres = f"gpu:{gpus}" if gpus else None
@@ -131,11 +132,18 @@ def _check_options(
             raise InputError(option, f"{name!r} is no name of Slurm's")
 
 
-def _workers(cpus: int, gpus: int) -> list[str]:
-    """The options that give a task as many processes as it has processors, spread over its cards."""
+def _workers(cpus: int, gpus: int, devices: int) -> list[str]:
+    """The options that give a task as many processes as it has processors, spread over its cards.
+
+    `devices`: those that one run is shared among. Raises `InputError` where a task has fewer.
+    """
+    option, available = ("--gpus", gpus) if gpus else ("--cpus", cpus)
+    if devices > available:
+        problem = f"is {available}, and a run of the study is shared among {devices} devices"
+        raise InputError(option, problem)
     if gpus:
         return ["--workers-per-gpu", str(max(1, cpus // gpus))]
-    return ["--workers", str(cpus)]
+    return ["--workers", str(cpus // devices)]
 
 
 def _script(head: dict[str, object], run: Sequence[str]) -> str:
