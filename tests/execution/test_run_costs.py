@@ -42,6 +42,10 @@ def test_the_sum_of_a_study_is_that_of_its_fits() -> None:
     assert cost.seconds == 10 * 2.5 + 20 * (0.25 * 4.0 + 0.5)
     assert cost.gpu_seconds == 20 * 1.5
     assert cost.bytes == 10 * 1000 + 20 * 500
+    shared = FitCost("d", "m", "erm", 10, "cuda", 100, 0.01, 2.0, 0.5, 1000, devices=4)
+    assert (
+        StudyCost((shared,), 0, 0.0).gpu_seconds == 4 * StudyCost((shared,), 0, 0.0).seconds == 100
+    )
 
 
 def test_each_method_is_measured_and_its_steps_are_those_that_it_takes(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ class FitCost:
     `fits`: how many the study has. `steps`: of one of them at most, all stages together.
     `step_seconds`: of one step. `fit_seconds`: of one fit, with its validations. `test_seconds`: of
     the predictions of its test sets and of their changed copies. `bytes`: of the files of one fit
-    and of what follows it. `trouble`: why it could not be measured, else empty.
+    and of what follows it. `trouble`: why it could not be measured, else empty. `devices`: that one
+    fit is shared among.
     """
 
     data: str
@@ -53,6 +54,7 @@ class FitCost:
     bytes: int = 0
     share: float = 1.0
     trouble: str = ""
+    devices: int = 1
 
     @property
     def seconds(self) -> float:
@@ -76,8 +78,8 @@ class StudyCost:
 
     @property
     def gpu_seconds(self) -> float:
-        """Those of the fits that are trained on an accelerator."""
-        return sum(fit.seconds for fit in self.fits if fit.device != "cpu")
+        """Those of the fits that are trained on accelerators, each of which counts."""
+        return sum(fit.devices * fit.seconds for fit in self.fits if fit.device != "cpu")
 
     @property
     def bytes(self) -> int:
@@ -115,8 +117,9 @@ def measure_costs(plan: Plan) -> StudyCost:
     jobs = {job.key: job for job in plan.jobs}
     fits = []
     for kind, fit in first_fits.items():
-        device = FitSpec.of(fit.spec).device
-        cost = FitCost(*kind, counts[kind], device, share=_share(plan, fit))
+        spec = FitSpec.of(fit.spec)
+        share = _share(plan, fit)
+        cost = FitCost(*kind, counts[kind], spec.device, share=share, devices=spec.devices)
         fits.append(_measured(cost, fit, followers.get(fit.key, []), jobs))
     asked = {job.key for job in plan.jobs if job.kind == "predict" and not job.follows}
     return StudyCost(tuple(fits), len(asked), time.perf_counter() - started)
