@@ -17,7 +17,7 @@ from tests.execution.test_whole_runs import JOB, STUDY, numbers
 from crosswind.core.errors import InputError
 from crosswind.execution.engines.inline import Inline
 from crosswind.execution.engines.pool import WorkerPool
-from crosswind.execution.running import check_ready, devices_of
+from crosswind.execution.running import check_ready, devices_of, engine_of
 from crosswind.execution.scheduler import drive
 from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
@@ -91,6 +91,17 @@ def test_a_killed_process_is_a_cause_of_the_machine_and_the_run_goes_on(tmp_path
     assert killed and not summary.failed
     assert rows == undisturbed
     assert not ranks()
+
+
+@pytest.mark.slow
+def test_a_cluster_of_this_machine_has_room_for_every_process_of_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    plan = planned()
+    inline, _ = finish(tmp_path / "inline", plan, Inline(JOB))
+    on_cluster, summary = finish(
+        tmp_path / "ray", plan, engine_of(plan, tmp_path / "ray", workers=1, engine="ray")
+    )
+    assert on_cluster == inline and not summary.failed
 
 
 def test_several_processes_in_this_one_and_in_a_pool_give_the_same_bits(tmp_path: Path) -> None:

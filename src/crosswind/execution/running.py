@@ -200,9 +200,9 @@ def engine_of(
     """The engine that executes a plan whose store's folder is `out`.
 
     `engine`: `pool`, `workers` processes of this machine (0: this process), or `ray`, the cluster
-    at `address` (`auto`, `ray://HOST:PORT`); None is a cluster of `workers` processors that is
-    started on this machine. Raises `InputError`, before anything is written, for an engine or a
-    cluster that there is not.
+    at `address` (`auto`, `ray://HOST:PORT`); None is a cluster that is started on this machine,
+    with the processors of `workers` runs. Raises `InputError`, before anything is written, for an
+    engine or a cluster that there is not.
     """
     if engine not in ENGINES:
         raise unknown("--engine", "engine", engine, ENGINES)
@@ -217,7 +217,7 @@ def engine_of(
             EXECUTE,
             out,
             address=address,
-            workers=max(1, number),
+            workers=max(1, number) * devices_of(plan),
             modules=modules,
             memory=memory,
             resources=resources,
