@@ -120,7 +120,7 @@ def _check_ranks(settings: TrainingSettings, ranks: RankGroup | None) -> None:
     count = 1 if ranks is None else ranks.count
     if settings.devices != count:
         problem = (
-            f"is {settings.devices}, and this call trains in one process; `crosswind run` and `cw.run`"
+            f"is {settings.devices}, and this call trains in one process; `crosswind run` and `cw.run_study`"
             " start a process for each device"
         )
         raise InputError("training.devices", problem, (1,))
