@@ -450,7 +450,13 @@ def run_study(
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
-    from crosswind.execution.running import check_ready, engine_of, run_plan, slow_devices
+    from crosswind.execution.running import (
+        check_ready,
+        devices_of,
+        engine_of,
+        run_plan,
+        slow_devices,
+    )
     from crosswind.reports.gather import gather
     from crosswind.storage.store import Store
 
@@ -465,8 +471,15 @@ def run_study(
     else:
         modules = []
     planned = plan(study, scale=scale, settings=settings)
-    for label, entry in planned.study.data.items():
-        if (workers or engine != "pool") and entry.source == "memory":
+    in_memory = [label for label, entry in planned.study.data.items() if entry.source == "memory"]
+    if in_memory and devices_of(planned) > 1:
+        problem = (
+            f"is {devices_of(planned)}: data.{in_memory[0]} is in the memory of this process, and the"
+            " others that share a run do not have it; write it to a file"
+        )
+        raise InputError("training.devices", problem, (1,))
+    for label in in_memory:
+        if workers or engine != "pool":
             problem = (
                 f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
                 " have it"

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from tests.execution.test_whole_runs import JOB, STUDY, numbers
 
+import crosswind as cw
 from crosswind.core.errors import InputError
 from crosswind.execution.engines.inline import Inline
 from crosswind.execution.engines.pool import WorkerPool
@@ -155,3 +158,53 @@ def test_a_model_that_is_trained_at_once_keeps_to_one_device() -> None:
         if job.kind == "fit"
     }
     assert counts == {"small": 2, "forest": 1}
+
+
+def test_data_in_memory_are_not_shared_among_processes(tmp_path: Path) -> None:
+    data = cw.from_frame({"x": [0.0, 1.0] * 100, "y": ["a", "b"] * 100}, label="y")
+    training = {"steps": 2, "devices": 2, "device": "cpu"}
+    study = {
+        "data": {"d": {"source": data, "label": "y", "attributes": []}},
+        "shifts": {"none": []},
+        "models": ["mlp"],
+        "training": training,
+        "seeds": 1,
+    }
+    with pytest.raises(InputError, match="training.devices: is 2: data.d is in the memory of this"):
+        cw.run_study(study, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+OWN_METHOD = """
+from dataclasses import dataclass
+from crosswind.core.knobs import Limit
+from crosswind.core.registry import register
+from crosswind.methods.base import Method
+
+@register("of-a-program", kind="method")
+@dataclass(frozen=True)
+class OfAProgram(Method):
+    \"\"\"Plain training, by a program's own class.\"\"\"
+
+    limit = Limit.none("it is plain training")
+    version = 1
+"""
+
+
+def test_a_method_of_a_program_is_known_to_every_process(tmp_path: Path) -> None:
+    (tmp_path / "own_method.py").write_text(OWN_METHOD)
+    study = {
+        **SHARED,
+        "methods": ["of-a-program"],
+        "reference": "of-a-program",
+        "training": {**STUDY["training"], "steps": 5, "devices": 2, "device": "cpu"},
+    }
+    program = (
+        f"import own_method, crosswind as cw\ndone = cw.run_study({study!r}, 'out')\n"
+        "print(done.summary.finished, done.summary.failed)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split()[-2:] == ["1", "0"], done.stderr[-2000:]

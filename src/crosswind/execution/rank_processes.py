@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from crosswind.core.errors import CrosswindError, RunError, one_line
-from crosswind.core.registry import import_named
+from crosswind.core.registry import import_named, outside_modules
+from crosswind.execution.engines.worker import end_with, environment
 from crosswind.execution.failure_causes import RankKilledError, cause_of_signal
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class RankProcesses:
                 with errors.open("wb") as stream:
                     process = subprocess.Popen(
                         [
-                            *(sys.executable, "-m", "crosswind.execution.rank_processes"),
+                            *(sys.executable, "-P", "-m", "crosswind.execution.rank_processes"),
                             *(str(self._folder), str(number), str(lifeline), str(os.getpid())),
                             self._job,
                         ],
@@ -135,6 +136,7 @@ class RankProcesses:
                         stdout=stream,
                         stderr=stream,
                         pass_fds=[lifeline],
+                        env=environment(outside_modules()),
                     )
                 self._peers.append(_Rank(number, process, errors))
         finally:
@@ -168,8 +170,6 @@ def _ready(folder: Path, number: int) -> Path:
 def main(arguments: Sequence[str]) -> int:
     """Do the run as one rank; nothing of it is written."""
     folder, number = Path(arguments[0]), int(arguments[1])
-    from crosswind.execution.engines.worker import end_with
-
     end_with(int(arguments[3]), int(arguments[2]))
     task: dict[str, Any] = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     import_named()

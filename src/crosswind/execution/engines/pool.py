@@ -22,11 +22,10 @@ from multiprocessing.connection import Connection, wait
 from typing import IO, Any, Literal, final
 
 from crosswind.core.errors import one_line
-from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.data.budget import budget
 from crosswind.data.resident import Region
 from crosswind.execution.engines import Engine, Event, Task
-from crosswind.execution.engines.worker import ONE_THREAD
+from crosswind.execution.engines.worker import environment
 from crosswind.execution.failure_causes import advice_on_signal, cause_of, cause_of_signal
 from crosswind.storage.artifacts import plain_json
 from crosswind.training.settings import WORKER_VARIABLE
@@ -176,15 +175,6 @@ class _Worker:
     ) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
-        # The path of this process, without what `-m` would put before it: the folder that the user
-        # happens to be in.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        named = {
-            MODULES_VARIABLE: ",".join(
-                [*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules]
-            )
-        }
-        named[WORKER_VARIABLE] = str(slot)
         module = "crosswind.execution.engines.worker"
         try:
             self._process = subprocess.Popen(
@@ -200,7 +190,7 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), read_end, pixels),
-                env={**os.environ, **ONE_THREAD, **named, "PYTHONPATH": path},
+                env={**environment(modules), WORKER_VARIABLE: str(slot)},
                 # Ctrl-C is for the driver; and what a run starts can be ended with it
                 start_new_session=True,
             )

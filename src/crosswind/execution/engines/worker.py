@@ -22,13 +22,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import CrosswindError, InternalError, RunError, one_line
-from crosswind.core.registry import import_named
+from crosswind.core.registry import MODULES_VARIABLE, import_named
 from crosswind.data.resident import share
 from crosswind.execution.engines import Workspace
 from crosswind.execution.failure_causes import cause_of
@@ -40,6 +40,16 @@ ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 
 REPORT_SECONDS = 0.25
 DETAIL_CHARACTERS = 8000
+
+
+def environment(modules: Sequence[str]) -> dict[str, str]:
+    """The environment of a process beside this one, which finds what this one finds: `modules` are
+    what it imports first."""
+    # The path of this process, without what `-m` would put before it: the folder that the user
+    # happens to be in.
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    named = ",".join([*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules])
+    return {**os.environ, **ONE_THREAD, MODULES_VARIABLE: named, "PYTHONPATH": path}
 
 
 def perform(
