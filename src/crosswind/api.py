@@ -452,7 +452,6 @@ def run_study(
     from crosswind.evaluation.metrics import METRICS
     from crosswind.execution.running import (
         check_ready,
-        devices_of,
         engine_of,
         run_plan,
         slow_devices,
@@ -471,20 +470,7 @@ def run_study(
     else:
         modules = []
     planned = plan(study, scale=scale, settings=settings)
-    in_memory = [label for label, entry in planned.study.data.items() if entry.source == "memory"]
-    if in_memory and devices_of(planned) > 1:
-        problem = (
-            f"is {devices_of(planned)}: data.{in_memory[0]} is in the memory of this process, and the"
-            " others that share a run do not have it; write it to a file"
-        )
-        raise InputError("training.devices", problem, (1,))
-    for label in in_memory:
-        if workers or engine != "pool":
-            problem = (
-                f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
-                " have it"
-            )
-            raise InputError("workers" if engine == "pool" else "engine", problem)
+    _refuse_memory_elsewhere(planned, workers, engine)
     check_ready(planned, workers or 1, here=engine == "pool")
     name = planned.study.name
     with (
@@ -510,6 +496,27 @@ def run_study(
         warning_texts = (*planned.warnings, *slow_devices(planned))
         rows = store.results(name)
         return StudyResults(name, Path(out), rows, record, warning_texts, summary)
+
+
+def _refuse_memory_elsewhere(planned: Plan, workers: int, engine: str) -> None:
+    """Refuse that other processes train on data that this one has in memory, by an
+    `InputError`."""
+    from crosswind.execution.running import devices_of
+
+    in_memory = [label for label, entry in planned.study.data.items() if entry.source == "memory"]
+    if in_memory and devices_of(planned) > 1:
+        problem = (
+            f"is {devices_of(planned)}: data.{in_memory[0]} is in the memory of this process, and the"
+            " others that share a run do not have it; write it to a file"
+        )
+        raise InputError("training.devices", problem, (1,))
+    for label in in_memory:
+        if workers or engine != "pool":
+            problem = (
+                f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
+                " have it"
+            )
+            raise InputError("workers" if engine == "pool" else "engine", problem)
 
 
 def plan(
