@@ -56,6 +56,26 @@ def test_arrays_and_tensors_of_scores_are_taken_as_the_model_itself_is() -> None
     assert list(accuracies(cw.estimate(predictions=SCORES))) == ["average-confidence"]
 
 
+@pytest.mark.parametrize(
+    "classes", [[3, 8], np.array([3, 8]), ("3", "8"), [3.0, 8.0], [False, True]]
+)
+def test_classes_may_be_numbers_and_the_list_of_an_estimator(classes: Any) -> None:
+    labels = np.array(list(classes))[CODES]
+    estimates = cw.estimate(predictions=SCORES, source=(SOURCE_SCORES, labels), classes=classes)
+    by_texts = cw.estimate(
+        predictions=SCORES,
+        source=(SOURCE_SCORES, SOURCE["label"].to_numpy()),
+        classes=["no", "yes"],
+    )
+    assert accuracies(estimates) == accuracies(by_texts)
+
+
+@pytest.mark.parametrize("classes", ["noyes", 2])
+def test_classes_are_a_list(classes: Any) -> None:
+    with pytest.raises(InputError, match="classes: must be a list of the classes in the order"):
+        cw.estimate(predictions=SCORES, source=(SOURCE_SCORES, CODES), classes=classes)
+
+
 def test_a_class_may_be_called_label() -> None:
     source = SOURCE.assign(label=np.where(CODES, "label", "no"))
     model = LogisticRegression().fit(source[INPUTS], source["label"])

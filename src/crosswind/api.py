@@ -243,6 +243,15 @@ def _names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(listed(names))
 
 
+def _class_names(names: Any, field: str) -> list[str]:
+    """Names of classes as text, such as of the `classes_` of an estimator. Raises `InputError` for
+    what is no list."""
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        problem = f"must be a list of the classes in the order of the outputs, not {shown(names)}"
+        raise InputError(field, problem)
+    return [str(name) for name in (names.tolist() if hasattr(names, "tolist") else names)]
+
+
 def train(
     method: str,
     split: Split,
@@ -632,13 +641,13 @@ def estimate(
         data=data,
         source=source,
         beside=listed(beside),
-        beside_classes=beside_classes,
+        beside_classes=[_class_names(names, "beside_classes") for names in beside_classes],
         predictions=predictions,
         label=label,
         images=images,
         text=_names(text),
         columns=_names(columns),
-        classes=classes,
+        classes=None if classes is None else _class_names(classes, "classes"),
         settings=settings,
         estimators=listed(estimators) if isinstance(estimators, str) else estimators,
         size=size,
