@@ -413,3 +413,53 @@ def test_an_input_that_is_no_attribute_is_said_to_be_one(tmp_path: Path) -> None
     values["data"]["here"]["attributes"] = ["site"]
     with pytest.raises(InputError, match=rf"data\.here\.attributes: {sentence.format('here')}"):
         cw.plan(values)
+
+
+def test_columns_that_are_called_by_numbers_are_found_by_them(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    ill = draw.integers(0, 2, N)
+    columns = [draw.normal(ill, 1), draw.normal(size=N), draw.integers(0, 2, N), ill]
+    frame = pandas.DataFrame(np.column_stack(columns))
+    data = cw.from_frame(frame, label=3, numbers=[0, 1], columns=[2])
+    assert [column.name for column in data.input_columns] == ["0", "1"]
+    split = cw.split(data, 3, [2], cw.SpuriousCorrelation("2"), test=0.3)
+    named = cw.split(data, "3", ["2"], cw.SpuriousCorrelation("2"), test=0.3)
+    assert np.array_equal(split.train.rows, named.train.rows)
+    assert str(cw.audit(frame, frame, 3, columns=2)) == str(
+        cw.audit(frame, frame, "3", columns="2")
+    )
+    study = cw.init(frame, label=3, out=tmp_path / "ill.yaml")
+    assert "label '3'" in " ".join(study.notes)
+
+
+def test_numbers_of_numpy_are_settings_and_seeds() -> None:
+    numbers = {"steps": np.int64(4), "validate_every": np.int32(2), "lr": np.float32(0.5)}
+    of_numpy = cw.train(
+        "mixup",
+        SPLIT,
+        DATA,
+        model="tabular",
+        seed=np.int64(3),
+        knobs={"alpha": np.float64(0.2)},
+        **numbers,
+    )
+    plain = {"steps": 4, "validate_every": 2, "lr": 0.5}
+    trained = cw.train("mixup", SPLIT, DATA, model="tabular", seed=3, knobs={"alpha": 0.2}, **plain)
+    assert of_numpy.history[-1]["train"] == trained.history[-1]["train"]
+    by_seed = [cw.split(DATA, "ill", "site", seed=seed, test=0.3) for seed in (1, np.int64(1))]
+    assert np.array_equal(by_seed[0].train.rows, by_seed[1].train.rows)
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, -1, True, None])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(InputError, match=r"seed: must be a whole number in \[0, 2\^62\), not"):
+        cw.split(DATA, "ill", "site", seed=seed)
+    with pytest.raises(InputError, match=r"split_seed: must be a whole number in"):
+        cw.split(DATA, "ill", "site", split_seed=seed)
+
+
+@pytest.mark.parametrize("rows", [DATA, FRAME, [1, 2]])
+def test_a_model_is_evaluated_on_a_split(rows: Any) -> None:
+    trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
+    with pytest.raises(InputError, match="split: must be what cw.split returns; `predict` takes"):
+        trained.evaluate(rows)

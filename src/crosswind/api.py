@@ -12,11 +12,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
-from crosswind.core.types import InputSpec, listed
+from crosswind.core.types import InputSpec, column_name, listed
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
@@ -89,7 +91,7 @@ def init(
         table,
         out_path,
         None if images is None else str(images),
-        label,
+        column_name(label),
         size,
         _names(text),
         header,
@@ -169,7 +171,8 @@ def split(
             f"must be a data set, not {shown(dataset)}; cw.from_frame makes one of a frame, cw.load"
             " opens a source",
         )
-    attributes = listed(attributes)
+    label, attributes = column_name(label), listed(attributes)
+    seed, split_seed = _seed_of(seed, "seed"), _seed_of(split_seed, "split_seed")
     refuse_doubts(
         dataset,
         [label, *attributes],
@@ -229,7 +232,7 @@ def audit(
     return audit_tables(
         train,
         target,
-        label,
+        column_name(label),
         columns=_names(columns),
         names=listed(names),
         seed=seed,
@@ -282,15 +285,19 @@ def train(
     _check_split(split)
     if not isinstance(method, str):
         raise InputError("method", f"must be the name of a method, not {shown(method)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
-        raise InputError("seed", f"must be a whole number in [0, 2^62), not {shown(seed)}")
+    seed = _seed_of(seed, "seed")
     size = memory_bytes(memory, "memory")
     torch.set_num_threads(
         1
     )  # numbers are the same however many cores there are; parallelise over runs
     method_facts = facts("methods", method, "method")
     built = load_class("methods", method)(
-        **resolve(method_facts.knobs, knobs or {}, "knobs", f"method {method!r}")
+        **resolve(
+            method_facts.knobs,
+            {word: _plain(value) for word, value in (knobs or {}).items()},
+            "knobs",
+            f"method {method!r}",
+        )
     )
     name, settings_of_model = _named_model(model)
     model_facts = facts("models", name, "model")
@@ -298,7 +305,8 @@ def train(
     spec = ModelSpec(
         name, resolve(model_facts.knobs, settings_of_model, "model", f"model {name!r}")
     )
-    settings = TrainingSettings.of(training, "")
+    plain_training = {word: _plain(value) for word, value in training.items()}
+    settings = TrainingSettings.of(plain_training, "")
     check_device(settings.device)
     if slow := slow_precision(settings.precision, settings.device):
         warnings.warn(f"precision = {settings.precision!r} asks for bfloat16, {slow}", stacklevel=2)
@@ -316,6 +324,19 @@ def train(
         class_names=split.class_names,
         split=split,
     )
+
+
+def _plain(value: Any) -> Any:
+    """A number or a truth as Python has it, where it is one of NumPy's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _seed_of(seed: Any, field: str) -> int:
+    """A seed as a whole number. Raises `InputError`."""
+    number = _plain(seed)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**62:
+        raise InputError(field, f"must be a whole number in [0, 2^62), not {shown(seed)}")
+    return number
 
 
 def _check_split(split: Any) -> None:
@@ -643,7 +664,7 @@ def estimate(
         beside=listed(beside),
         beside_classes=[_class_names(names, "beside_classes") for names in beside_classes],
         predictions=predictions,
-        label=label,
+        label=column_name(label),
         images=images,
         text=_names(text),
         columns=_names(columns),

@@ -163,8 +163,15 @@ class Predictions:
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
-    """Names as a list; a text is one of them, and not its letters."""
-    return [names] if isinstance(names, str) else list(names)
+    """Names as a list; a text is one of them, and not its letters, and so is a number."""
+    alone = column_name(names)
+    return [alone] if isinstance(alone, str) else [column_name(name) for name in names]
+
+
+def column_name(name: Any) -> Any:
+    """The name of a column, which a frame of pandas may have as a number."""
+    is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return str(name) if is_number else name
 
 
 def canonical(value: Any) -> str:

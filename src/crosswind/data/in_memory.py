@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
-from crosswind.core.types import InputSpec, listed
+from crosswind.core.types import InputSpec, column_name, listed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
@@ -59,7 +59,7 @@ def from_frame(
     `InputError` for settings, `DataError` for what frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
-    columns = _listed(columns)
+    columns, label, unit = _listed(columns), column_name(label), column_name(unit)
     if label is not None:
         has_column(rows, label, "the frame", "label")
         if columns is not None:

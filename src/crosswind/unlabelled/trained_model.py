@@ -147,6 +147,11 @@ class TrainedModel(Trajectory, Predictor):
         if name not in self.predictions:
             raise InputError("rule", f"this trajectory has no selection {name!r}", self.predictions)
         of_split = self.split if split is None else split
+        if not hasattr(of_split, "evaluation"):
+            problem = (
+                "must be what cw.split returns; `predict` takes a frame, an array or a data set"
+            )
+            raise InputError("split", problem)
         sets = {**of_split.validation, **of_split.evaluation}
         if split is None or split is self.split:
             by_set = self.predictions[name]
