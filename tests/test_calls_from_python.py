@@ -463,3 +463,82 @@ def test_a_model_is_evaluated_on_a_split(rows: Any) -> None:
     trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
     with pytest.raises(InputError, match="split: must be what cw.split returns; `predict` takes"):
         trained.evaluate(rows)
+
+
+DIGITS: dict[str, Any] = {
+    "source": "digits",
+    "label": "digit",
+    "attributes": ["ink"],
+    "roles": {"test": 4},
+}
+
+
+def study_of(**changes: Any) -> dict[str, Any]:
+    training = {"steps": 4, "validate_every": 2}
+    usual = {"data": {"d": DIGITS}, "shifts": {"none": []}, "models": ["mlp"], "seeds": 1}
+    return {**usual, "training": training, **changes}
+
+
+@pytest.mark.parametrize(
+    ("of_python", "of_a_file"),
+    [
+        ({"seeds": np.int64(2)}, {"seeds": 2}),
+        ({"seeds": range(2, 4)}, {"seeds": [2, 3]}),
+        ({"seeds": (0, 5)}, {"seeds": [0, 5]}),
+        ({"seeds": np.arange(2)}, {"seeds": [0, 1]}),
+        ({"methods": ("erm", "mixup")}, {"methods": ["erm", "mixup"]}),
+        ({"label_noise": np.float64(0.25)}, {"label_noise": 0.25}),
+        (
+            {"shifts": {"SC": cw.SpuriousCorrelation("ink", counterexamples=0.2)}},
+            {
+                "shifts": {
+                    "SC": {
+                        "type": "spurious-correlation",
+                        "attribute": "ink",
+                        "counterexamples": 0.2,
+                    }
+                }
+            },
+        ),
+        (
+            {"shifts": {"SC": [cw.SpuriousCorrelation("ink")]}},
+            {"shifts": {"SC": [{"type": "spurious-correlation", "attribute": "ink"}]}},
+        ),
+        (
+            {"training": {"steps": np.int64(4), "validate_every": 2, "lr": np.array([0.5, 0.25])}},
+            {"training": {"steps": 4, "validate_every": 2, "lr": [0.5, 0.25]}},
+        ),
+    ],
+)
+def test_a_study_of_a_program_is_that_of_a_file(of_python: Any, of_a_file: Any) -> None:
+    keys = [job.key for job in cw.plan(study_of(**of_python)).jobs]
+    assert keys == [job.key for job in cw.plan(study_of(**of_a_file)).jobs]
+
+
+def test_settings_are_a_list_a_text_or_a_mapping() -> None:
+    keys = {
+        tuple(job.key for job in cw.plan(study_of(), settings=settings).jobs)
+        for settings in (["training.lr=0.5"], "training.lr=0.5", {"training.lr": np.float32(0.5)})
+    }
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: cw.plan(None), "study: must be a study file, the name of a study, or its fields"),  # type: ignore[arg-type]
+        (lambda: cw.plan([study_of()]), "study: must be a study file, the name of a study, or its"),  # type: ignore[arg-type]
+        (lambda: cw.run_study(study_of(), None), "out: must be the folder of a store, not null"),  # type: ignore[arg-type]
+        (
+            lambda: cw.plan(study_of(data={"d": DATA})),
+            "data.d: must be a mapping with source, label",
+        ),
+        (
+            lambda: cw.plan(study_of(data={"d": {**DIGITS, "source": FRAME}})),
+            "data.d: must be a mapping with source, label and attributes; source may be a data set",
+        ),
+    ],
+)
+def test_what_is_no_study_is_told_what_one_is(call: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call()

@@ -6,6 +6,7 @@ and a store.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crosswind.core.errors import InputError, shown
-from crosswind.core.knobs import resolve
+from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
 from crosswind.core.types import InputSpec, column_name, listed
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
-from crosswind.shifts.base import Shift, parse_shift
+from crosswind.shifts.base import All, Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import (
@@ -457,7 +458,7 @@ def run_study(
     engine: str = "pool",
     address: str | None = None,
     scale: str | None = None,
-    settings: Sequence[str] = (),
+    settings: str | Sequence[str] | Mapping[str, Any] = (),
     retry_failed: bool = False,
     memory: str | int | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -489,6 +490,9 @@ def run_study(
     from crosswind.reports.gather import gather
     from crosswind.storage.store import Store
 
+    workers = _plain(workers)
+    if not isinstance(out, str | Path):
+        raise InputError("out", f"must be the folder of a store, not {shown(out)}")
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise InputError(
             "workers", f"must be 0 (this process) or a number of processes, not {workers!r}"
@@ -550,7 +554,10 @@ def _refuse_memory_elsewhere(planned: Plan, workers: int, engine: str) -> None:
 
 
 def plan(
-    study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()
+    study: str | Path | Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    settings: str | Sequence[str] | Mapping[str, Any] = (),
 ) -> Plan:
     """The plan of a study, without training; see `run_study` for the parameters. A notebook shows
     the rows of every draw.
@@ -561,26 +568,67 @@ def plan(
     from crosswind.studies.plan import make_plan, plan_of
     from crosswind.studies.spec import study_from
 
+    setting_words = _settings_of(settings)
     if isinstance(study, Mapping):
-        return make_plan(study_from(_held(study), scale=scale, settings=settings))
-    return plan_of(str(study), scale, settings)
+        return make_plan(study_from(_held(study), scale=scale, settings=setting_words))
+    if not isinstance(study, str | Path):
+        problem = f"must be a study file, the name of a study, or its fields as a mapping, not {shown(study)}"
+        raise InputError("study", problem)
+    return plan_of(str(study), scale, setting_words)
+
+
+def _settings_of(settings: Any) -> list[str]:
+    """Settings as `key=value`, of which one may stand alone and a mapping has several."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={json.dumps(_plain_values(value))}" for key, value in settings.items()]
+    return listed(settings)
 
 
 def _held(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The study with data sets that were given as sources held for it, and named."""
+    """The study as plain values, with data sets that were given as sources held for it, and
+    named."""
     from crosswind.data.sources.memory import hold
 
     data = study.get("data")
+    fields_but_data = {name: value for name, value in study.items() if name != "data"}
     if not isinstance(data, Mapping):
-        return dict(study)
+        return _plain_values(dict(study))
     named = {}
     for label, entry in data.items():
-        named[label] = (
-            {**entry, "source": "memory", "options": {"fingerprint": hold(entry["source"])}}
-            if isinstance(entry, Mapping) and isinstance(entry.get("source"), AttributedDataset)
-            else entry
-        )
-    return {**study, "data": named}
+        source = entry.get("source") if isinstance(entry, Mapping) else entry
+        if isinstance(entry, Mapping) and isinstance(source, AttributedDataset):
+            options = {"fingerprint": hold(source)}
+            named[label] = _plain_values({**entry, "source": "memory", "options": options})
+        elif hasattr(source, "columns") or isinstance(source, AttributedDataset):
+            problem = (
+                "must be a mapping with source, label and attributes; source may be a data set, as"
+                " cw.load and cw.from_frame give it"
+            )
+            raise InputError(f"data.{label}", problem)
+        else:
+            named[label] = _plain_values(entry)
+    return {**_plain_values(fields_but_data), "data": named}
+
+
+def _plain_values(value: Any) -> Any:
+    """Values as a study file could hold them, of tuples, ranges, arrays, paths and shifts too."""
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain_values(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain_values(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, All):
+        return [_plain_values(shift) for shift in value.parts]
+    if isinstance(value, Shift):
+        # Without defaults, as a study file has it: a run's key is that of the file.
+        knobs = {
+            knob.name: _plain_values(getattr(value, knob.name))
+            for knob in knobs_of(type(value))
+            if getattr(value, knob.name) != knob.default
+        }
+        return {"type": value.registered_name, **knobs}
+    return str(value) if isinstance(value, Path) else _plain(value)
 
 
 def report(store: str | Path, study: str | None = None) -> StudyRecord:
