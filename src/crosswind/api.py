@@ -466,12 +466,13 @@ def run_study(
     """Plan a study, execute what its store in `out` does not hold yet, and read the results.
 
     `study`: a study file, the name of a shipped study, or its fields as a mapping. In a mapping the
-    `source` of data may be a data set that the program holds (`workers` 0 then). `workers` 0 trains
+    `source` of data may be a data set that the program holds (`workers` 0 then), a shift an object
+    such as `cw.SpuriousCorrelation("ink")`, and a list a tuple, range or array. `workers` 0 trains
     in this process, where every class that the program has registered is found. n > 0 trains in n
     processes, which import the program's file for its classes. So what a script does besides
     defining them belongs under `if __name__ == "__main__":`. `engine="ray"` executes on the Ray
     cluster at `address`, or on one that it starts on this machine. `scale`, `settings` and `memory`
-    are `--scale`, `--set` and `--memory` of the command line. A key does not know the code of a
+    are `--scale`, `--set` and `--memory` of the command line; `settings` also as a mapping. A key does not know the code of a
     class: raise its `version` when it computes other numbers, and runs of before are not taken for
     those of now.
 
