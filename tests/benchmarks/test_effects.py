@@ -26,6 +26,7 @@ from benchmarks.papers.effects_table import (
     tables,
     unexplained,
 )
+from tools.method_checklist import checklist
 
 from crosswind.core.registry import listing
 from crosswind.evaluation.compare import paired
@@ -57,7 +58,7 @@ def test_every_method_has_a_study_and_a_record() -> None:
     assert set(MISSING) <= subjects() and not set(MISSING) & set(FOUND), (
         "what has a record is missing no longer"
     )
-    assert set(FOUND) | set(MISSING) == subjects()
+    assert set(FOUND) | set(MISSING) == subjects(), checklist()
     assert set(FOUND) <= set(study_names())
 
 

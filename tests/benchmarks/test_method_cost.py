@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 from benchmarks.speed.method_demand import PLAIN, demand, erm, flops_of
+from tools.method_checklist import checklist
 
 from crosswind.core.registry import listing, load
 
@@ -25,7 +26,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_every_method_has_a_demand_and_figures(program: ModuleType) -> None:
     names = {method.name for method in listing("methods")}
-    assert set(PLAIN) == names
+    assert set(PLAIN) == names, checklist()
     record = json.loads((FOLDER / "results" / "method-cost.json").read_text(encoding="utf-8"))
     assert set(record["results"]) == set(record["files"]) == names and {"cpu", "torch"} <= set(
         record["machine"]

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import yaml
+from tools.method_checklist import checklist
 
 from crosswind.cli.main import _status
 from crosswind.core import registry
@@ -156,7 +157,7 @@ def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
         for known_method in registry.listing("methods")
         if known_method.module.startswith("crosswind.")
     }
-    assert list(rows)[0] == "erm" and set(rows) == set(method_facts), set(rows) ^ set(method_facts)
+    assert list(rows)[0] == "erm" and set(rows) == set(method_facts), checklist()
     for name, (needed_words, _, cannot) in rows.items():
         needs = method_facts[name].needs
         assert needs is not None
