@@ -280,7 +280,10 @@ def test_a_study_in_which_nothing_can_shift_is_refused(
     ("words", "message"),
     [
         ([], "TABLE: name a table, a study or a store, or describe one by --shift"),
-        (["demo", "--shift", "SC"], "TABLE: name a table, a study or a store"),
+        (
+            ["demo", "--shift", "SC"],
+            "--shift: describes a shift where nothing is named that has one",
+        ),
         (["--shift", "drift"], "--shift: unknown shift 'drift' (valid: none, SC, LDD, UDS)"),
         (["--shift", "SC", "--kind", "sounds"], "--kind: unknown kind of inputs 'sounds'"),
         (["--shift", "SC", "--groups", "maybe"], "--groups: unknown answer 'maybe'"),

@@ -54,7 +54,7 @@ def test_an_audit_takes_its_tables_by_place_or_by_option(
         ("audit train.csv new.csv --train new.csv --label x", "error: TABLE: an audit is of two"),
         (
             "advise train.csv --shift SC",
-            "error: --shift: describes a shift where there is no table",
+            "error: --shift: describes a shift where nothing is named",
         ),
         ("advise", "error: TABLE: name a table, a study or a store, or describe one by --shift"),
         ("plan train.csv", "error: train.csv is a table, and a study is needed; crosswind init"),

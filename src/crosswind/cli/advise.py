@@ -114,9 +114,7 @@ def advise_command(
     if what is None and shift is None:
         raise InputError("TABLE", "name a table, a study or a store, or describe one by --shift")
     if what is not None and shift is not None:
-        problem = (
-            f"describes a shift where there is no table, and {shown(what)} is one; leave either out"
-        )
+        problem = f"describes a shift where nothing is named that has one, and {shown(what)} is; leave either out"
         raise InputError("--shift", problem)
     if target is not None and not _is_table(str(what)):
         problem = "stands beside a table to train on, which is no study and no description"
