@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import skops.io
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -258,9 +259,8 @@ def test_columns_that_a_person_names_are_as_many_as_the_model_reads() -> None:
 
 def test_a_study_refuses_a_classifier_whose_columns_its_table_lacks(tmp_path: Path) -> None:
     """Before anything runs, and by name; the number of columns is the same."""
-    skops_io = pytest.importorskip("skops.io")
     fitted = LogisticRegression().fit(FRAME[["age", "dose"]], FRAME["ill"])
-    skops_io.dump(fitted, tmp_path / "m.skops")
+    skops.io.dump(fitted, tmp_path / "m.skops")
     for dose, refused in (("dose", False), ("mg", True)):
         frame = FRAME.rename(columns={"dose": dose})
         frame.to_csv(tmp_path / "t.csv", index=False)

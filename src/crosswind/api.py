@@ -472,9 +472,9 @@ def run_study(
     processes, which import the program's file for its classes. So what a script does besides
     defining them belongs under `if __name__ == "__main__":`. `engine="ray"` executes on the Ray
     cluster at `address`, or on one that it starts on this machine. `scale`, `settings` and `memory`
-    are `--scale`, `--set` and `--memory` of the command line; `settings` also as a mapping. A key does not know the code of a
-    class: raise its `version` when it computes other numbers, and runs of before are not taken for
-    those of now.
+    are `--scale`, `--set` and `--memory` of the command line; `settings` also as a mapping. A key
+    does not know the code of a class: raise its `version` when it computes other numbers, and runs
+    of before are not taken for those of now.
 
     Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is
     a row with its reason.

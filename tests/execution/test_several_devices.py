@@ -50,15 +50,15 @@ def planned(steps: int = 20, devices: int = 2, **training: Any) -> Plan:
 
 def ranks() -> list[int]:
     """The processes that take part in a run beside its first."""
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
         if b"crosswind.execution.rank_processes" in words:
-            found.append(int(entry.parent.name))
-    return found
+            processes.append(int(entry.parent.name))
+    return processes
 
 
 def finish(out: Path, plan: Plan, engine: Any) -> tuple[list[dict[str, Any]], Any]:
@@ -98,7 +98,6 @@ def test_a_killed_process_is_a_cause_of_the_machine_and_the_run_goes_on(tmp_path
 
 @pytest.mark.slow
 def test_a_cluster_of_this_machine_has_room_for_every_process_of_a_run(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     plan = planned()
     inline, _ = finish(tmp_path / "inline", plan, Inline(JOB))
     on_cluster, summary = finish(

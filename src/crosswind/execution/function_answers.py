@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.types import Predictions
 from crosswind.evaluation.metrics import scores
 from crosswind.models.given.answering import Answering, answering_function
-from crosswind.models.given.class_labels import answer_array
 from crosswind.models.given.outside import asked
 from crosswind.shifts.split import Split
 from crosswind.shifts.split.classes import allowed
@@ -66,7 +65,7 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     for set_name, rows in {**split.validation, **split.evaluation}.items():
         dataset = split.parts[set_name].dataset
         function = answering_function(model, split.class_names, dataset.input_columns)
-        ask = _refusing_failures(function, name, split.class_names)
+        ask = _refusing_failures(function, name)
         answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
@@ -76,14 +75,12 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     return predictions
 
 
-def _refusing_failures(function: Answering, name: str, class_names: Sequence[str]) -> Answering:
+def _refusing_failures(function: Answering, name: str) -> Answering:
     """The function on arrays, of which whatever it raises is a `DataError` that names it."""
 
     def ask(x: Any) -> Any:
         try:
-            return answer_array(function(x.tolist() if x.dtype == object else x), class_names, name)
-        except DataError:
-            raise
+            return function(x.tolist() if x.dtype == object else x)
         except Exception as error:  # whatever the code of somebody else does
             reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
             problem = f"{name} fails on inputs {x.dtype} {x.shape} ({reason})"

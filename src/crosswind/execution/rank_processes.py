@@ -81,12 +81,16 @@ class RankProcesses:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if self.count > 1:
-            self._stack.callback(self._end)
+        if self.count == 1:
+            return self
+        # What is begun here ends here too where a process cannot be started.
+        with contextlib.ExitStack() as stack:
             temporary = tempfile.TemporaryDirectory(prefix="crosswind-ranks-")
-            self._folder = Path(self._stack.enter_context(temporary))
+            self._folder = Path(stack.enter_context(temporary))
+            stack.callback(self._end)
             (self._folder / "task.json").write_text(json.dumps(self._task), encoding="utf-8")
-            self._start()
+            self._start(stack)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,9 +123,9 @@ class RankProcesses:
                     self._refuse_trouble(peer, error)
             raise
 
-    def _start(self) -> None:
+    def _start(self, stack: contextlib.ExitStack) -> None:
         lifeline, write_end = os.pipe()
-        self._stack.callback(os.close, write_end)
+        stack.callback(os.close, write_end)
         try:
             for number in range(1, self.count):
                 errors = self._folder / f"errors-{number}.txt"

@@ -114,8 +114,8 @@ def _of_other_parts(jobs: Iterable[Job]) -> Iterator[Job]:
     """
     visited = set()
     for job in jobs:
-        parts = (job.spec.get(name) for name in ("model", "data", "split", "training"))
-        ids = (job.kind, job.spec.get("main"), *map(id, parts))
+        shared_values = (job.spec.get(name) for name in ("model", "data", "split", "training"))
+        ids = (job.kind, job.spec.get("main"), *map(id, shared_values))
         if ids not in visited:
             visited.add(ids)
             yield job

@@ -356,8 +356,8 @@ def test_nothing_to_audit() -> None:
 def test_two_rows_tell_nothing_and_are_not_said_to_show_no_shift() -> None:
     few = {name: values[:2] for name, values in birds(1000, 0).items()}
     for report in (audit(few, birds(1000, 1), "bird"), audit(birds(1000, 1), few, "bird")):
-        told = {verdict for verdict in statuses(report).items() if verdict[0][1] != UDS}
-        assert len(told) == 9 and {status for _, status in told} == {"cannot tell"}
+        verdicts = {verdict for verdict in statuses(report).items() if verdict[0][1] != UDS}
+        assert len(verdicts) == 9 and {status for _, status in verdicts} == {"cannot tell"}
 
 
 def test_many_rows_of_one_class_show_no_tie() -> None:

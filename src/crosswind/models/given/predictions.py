@@ -83,7 +83,8 @@ class PredictionsFile(Outside):
             scores = logits[position].astype(np.float32)
             return scores.argmax(1).astype(np.int64), scores
         assert labels is not None
-        return class_codes(labels[position], class_names, name), None
+        by_place = self.classes is not None
+        return class_codes(labels[position], class_names, name, by_place=by_place), None
 
 
 Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
