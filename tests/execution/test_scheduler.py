@@ -1,5 +1,7 @@
 import contextlib
+import graphlib
 import os
+import random
 import re
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from crosswind.core.types import Job
 from crosswind.execution.engines.inline import Inline
 from crosswind.execution.engines.pool import WorkerPool
 from crosswind.execution.engines.worker import one_thread
+from crosswind.execution.job_order import JobOrder
 from crosswind.execution.scheduler import drive
 from crosswind.storage.artifacts import artifact_folder
 from crosswind.storage.leases import process_start
@@ -104,6 +107,47 @@ def test_a_circle_is_refused_before_anything_starts(tmp_path):
         done(tmp_path / "out", runs)
     with Store.open(tmp_path / "out") as store:
         assert store.live_drivers() == set()
+
+
+def test_a_run_that_needs_itself_is_refused(tmp_path):
+    with pytest.raises(InputError, match="in a circle: aaaa -> aaaa"):
+        done(tmp_path / "out", [Job("aaaa", {}, {}, ("aaaa",))])
+
+
+def test_jobs_that_stand_before_what_they_need_wait_for_it(tmp_path):
+    runs = graph(tmp_path / "log", seconds=0.0)
+    summary, _ = done(tmp_path / "out", runs[::-1])
+    assert (summary.finished, summary.executed) == (14, 14)
+    lines = [line.rsplit(" ", 1)[0] for line in (tmp_path / "log").read_text().splitlines()]
+    for i in range(6):
+        assert lines.index(f"end base{i % 2}") < lines.index(f"start on{i}")
+
+
+def test_the_order_of_jobs_is_that_of_the_standard_library():
+    draw = random.Random(0)
+    n_circles = 0
+    for _ in range(300):
+        names = [f"{number}" for number in range(draw.randint(0, 8))]
+        needs = {name: draw.choices(names, k=draw.choice([0, 0, 1, 2])) for name in names}
+        standard = graphlib.TopologicalSorter(needs)
+        try:
+            standard.prepare()
+        except graphlib.CycleError:
+            n_circles += 1
+            with pytest.raises(InputError, match="in a circle"):
+                JobOrder(needs)
+            continue
+        order = JobOrder(needs)
+        running = []
+        while standard.is_active():
+            ready = order.ready()
+            assert sorted(ready) == sorted(standard.get_ready())
+            running += ready
+            ended = running.pop(draw.randrange(len(running)))
+            order.done(ended)
+            standard.done(ended)
+        assert not order.ready() and not running
+    assert 100 < n_circles < 250
 
 
 def test_a_need_must_be_planned_or_done(tmp_path):

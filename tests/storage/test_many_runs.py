@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.speed.many_runs import build
+from tests.execution.toys import planned
 
 from crosswind.cli.main import _status
 from crosswind.execution.done_before import ended_stamp, fingerprint, fingerprint_of_study
@@ -238,6 +239,36 @@ def test_statuses_of_many_keys_are_those_of_few(
         assert store.statuses([*keys[:30], "none such"]) == by_parts and len(by_parts) == 30
 
 
+def _indexes(out: Path) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(out / "store.sqlite")) as database:
+        return database.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        ).fetchall()
+
+
+def test_a_plan_in_empty_tables_leaves_all_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(connection: Any, table: Any, *_: Any, **__: Any) -> None:
+        indexed = {statement.split(" ON ")[1].split()[0] for _, statement in _indexes(tmp_path)}
+        assert indexed == {"runs", "study_runs"}  # as others see it, who read meanwhile
+        here = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        assert connection.exec_driver_sql(here).scalar() == 0
+        raise KeyboardInterrupt
+
+    with Store.open(tmp_path, create=True) as store:
+        made_with_store = sorted(_indexes(tmp_path))
+        assert len(made_with_store) == 4
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(store_module, "insert_rows", interrupted)
+            store.add_plan("first", {}, {}, [planned("a")])
+        assert sorted(_indexes(tmp_path)) == made_with_store and not store.study_names()
+        for study, names in {"first": "ab", "second": "bc"}.items():
+            store.add_plan(study, {}, {}, [planned(name) for name in names])
+            assert sorted(_indexes(tmp_path)) == made_with_store
+        assert len(store.statuses(planned(name).key for name in "abcd")) == 3
+
+
 def test_texts_of_shared_parts_are_those_of_whole_specifications(many: Path) -> None:
     texts = SharedTexts()
     jobs = plan_of(str(many / "many.yaml")).jobs
@@ -246,6 +277,8 @@ def test_texts_of_shared_parts_are_those_of_whole_specifications(many: Path) -> 
         {},
         {"a": float("nan"), "b": [1, {"c": None}], "é\n": "ü", "t": (1, 2)},
         {1: 2, "x": True},
+        {"50%": 1, "%s": "100%", "(x)": "%d"},
+        {"b": 1.5, "a": None, "d": {"n": False}},
         {"numpy": np.float32(0.5), "path": Path("/a"), "deep": {"n": np.int64(3)}},
     ]
     for values in [*(job.spec for job in jobs), *(job.spec for job in jobs), *odd]:

@@ -12,7 +12,6 @@ the same reason.
 from __future__ import annotations
 
 import contextlib
-import graphlib
 import heapq
 import shutil
 import signal
@@ -31,6 +30,7 @@ from crosswind.core.log import LOGGER
 from crosswind.core.types import ROWS, Job, digest
 from crosswind.execution.engines import Engine, Event, Task
 from crosswind.execution.failure_causes import cause_of
+from crosswind.execution.job_order import JobOrder
 from crosswind.execution.traces import Traces
 from crosswind.storage.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.storage.leases import Driver
@@ -117,6 +117,10 @@ def drive(
         driver.end()
 
 
+_NOTED = {"pending": "waiting", "running": "foreign"}
+"""What a driver calls the states that a store has for a run that is not executed here."""
+
+
 class _Work:
     """The state of one `drive`. The status of a run is `waiting`, `running`, `foreign` (another
     driver has it) or how it ended."""
@@ -148,9 +152,7 @@ class _Work:
         self.position = {key: position for position, key in enumerate(self.jobs)}
         # What is counted, and told of: the others are steps on the way to these.
         self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
-        self.order: graphlib.TopologicalSorter[str] = (
-            graphlib.TopologicalSorter()
-        )  # of what is not done
+        self.order = JobOrder({})  # of what is not done
         self.reached: set[str] = set()  # runs whose needs have all ended
         self.ready: list[tuple[bool, int, str]] = []
         self.again: set[str] = set()
@@ -209,16 +211,18 @@ class _Work:
         if self.again and self.recorder.reopen(self.again, retry_failed):
             at_start |= self.store.statuses(self.again)
         self._refuse_absent(needed, at_start)
-        for key, job in self.jobs.items():
-            if at_start[key] not in DONE:
-                self.order.add(key, *(need for need in job.needs if at_start.get(need) not in DONE))
-        try:
-            self.order.prepare()
-        except graphlib.CycleError as error:
-            problem = f"these runs need each other in a circle: {' -> '.join(error.args[1])}"
-            raise InputError("runs", problem) from None
-        for key in self.jobs:
-            self._note(key, at_start[key])
+        self.order = JobOrder(
+            {
+                key: [need for need in job.needs if at_start.get(need) not in DONE]
+                for key, job in self.jobs.items()
+                if at_start[key] not in DONE
+            }
+        )
+        # All at once what `_note` does with each.
+        self.status = {key: _NOTED.get(at_start[key], at_start[key]) for key in self.jobs}
+        self.foreign = {key for key, status in self.status.items() if status == "foreign"}
+        self.done = sum(self.status[key] in DONE for key in self.rows)
+        self.failed = sum(self.status[key] == "failed" for key in self.rows)
         self._reach()
 
     def _refuse_absent(self, needed: set[str], at_start: Mapping[str, str]) -> None:
@@ -371,7 +375,7 @@ class _Work:
             self._tell(key, message)
 
     def _note(self, key: str, status: str) -> None:
-        self.status[key] = {"pending": "waiting", "running": "foreign"}.get(status, status)
+        self.status[key] = _NOTED.get(status, status)
         (self.foreign.add if status == "running" else self.foreign.discard)(key)
         self.done += status in DONE and key in self.rows
         self.failed += status == "failed" and key in self.rows
@@ -389,7 +393,7 @@ class _Work:
         """Go on to the runs whose needs have all ended; one that needs a failed run fails with
         it."""
         blocked: dict[str, list[str]] = {}
-        while keys := self.order.get_ready():
+        while keys := self.order.ready():
             for key in keys:
                 self.reached.add(key)
                 failed = next(

@@ -16,7 +16,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
@@ -82,35 +81,42 @@ class SharedTexts:
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
+        self._layouts: dict[tuple[Any, ...], str] = {}
 
     def of(self, values: Mapping[str, Any]) -> str:
         """The text of a mapping, byte for byte that of `plain_json`."""
-        entries = []
-        for name, value in values.items():
-            if type(name) is not str:
+        names = tuple(values)
+        layout = self._layouts.get(names)
+        if layout is None:
+            if not all(type(name) is str for name in names):
                 return plain_json(values)
-            entries.append(f"{_quoted(name)}:{self._part(value)}")
-        return f"{{{','.join(entries)}}}"
+            layout = self._layouts[names] = _layout(names)
+        value_texts = []
+        for value in values.values():
+            # Most are texts and numbers: each alone takes the encoder ten times as long.
+            if type(value) is str:
+                value_texts.append(encode_basestring_ascii(value))
+            elif type(value) is int:
+                value_texts.append(int.__repr__(value))
+            else:
+                value_texts.append(self._texts.get(id(value)) or self._encoded(value))
+        return layout % tuple(value_texts)
 
     def of_names(self, names: Sequence[str]) -> str:
         """The text of a list of texts, byte for byte that of `plain_json`."""
         return f"[{','.join(map(encode_basestring_ascii, names))}]"
 
-    def _part(self, value: Any) -> str:
-        # Most parts are texts and numbers: each alone takes the encoder ten times as long.
-        if type(value) is str:
-            return encode_basestring_ascii(value)
-        if type(value) is int:
-            return int.__repr__(value)
-        if not isinstance(value, dict | list):
-            return plain_json(value)
-        text = self._texts.get(id(value))
-        if text is None:
-            text = self._texts[id(value)] = plain_json(value)
+    def _encoded(self, value: Any) -> str:
+        text = plain_json(value)
+        if isinstance(value, dict | list):
+            self._texts[id(value)] = text
         return text
 
 
-_quoted = lru_cache(1000)(encode_basestring_ascii)
+def _layout(names: Iterable[str]) -> str:
+    """The text of a mapping with these names, `%s` for each value."""
+    entries = (f"{encode_basestring_ascii(name).replace('%', '%%')}:%s" for name in names)
+    return f"{{{','.join(entries)}}}"
 
 
 def listing(folder: Path) -> dict[str, tuple[int, str]]:

@@ -212,6 +212,31 @@ def insert_rows(
 
 
 @contextlib.contextmanager
+def indexed_afterwards(connection: sa.Connection, tables: Sequence[sa.Table]) -> Iterator[None]:
+    """Within it, empty tables of SQLite are without their indexes: these are made at the end, from
+    all rows at once, which takes half as long. Tables with rows keep theirs.
+
+    The transaction of `connection` has to be rolled back where this raises.
+    """
+    statements: list[str] = []
+    if connection.dialect.name == "sqlite":
+        for table in tables:
+            if connection.execute(sa.select(sa.exists().select_from(table))).scalar():
+                continue
+            indexes = connection.exec_driver_sql(
+                "SELECT name, sql FROM sqlite_master"
+                " WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
+                (table.name,),
+            )
+            for name, statement in indexes.all():
+                connection.exec_driver_sql(f'DROP INDEX "{name}"')
+                statements.append(statement)
+    yield
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+@contextlib.contextmanager
 def sentences(name: str) -> Iterator[None]:
     """Turn what the database or the file system raises into one `StoreError` sentence about the
     store `name`."""

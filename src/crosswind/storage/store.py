@@ -27,6 +27,7 @@ from crosswind.storage.artifacts import plain_json
 from crosswind.storage.database import (
     WITH_FILES,
     drivers,
+    indexed_afterwards,
     insert_rows,
     meta,
     now,
@@ -162,8 +163,9 @@ class Store:
             connection.execute(study_runs.delete().where(study_runs.c.study == study))
             if jobs:
                 names = ("key", "kind", "spec", "needs")
-                insert_rows(connection, runs, names, entries, skip_known=True)
-                insert_rows(connection, study_runs, ("study", "position", "key", "labels"), listed)
+                with indexed_afterwards(connection, (runs, study_runs)):
+                    insert_rows(connection, runs, names, entries, skip_known=True)
+                    insert_rows(connection, study_runs, ("study", "position", "key", "labels"), listed)
             held = insert(meta).values(name=f"plan {study}", value=plan)
             connection.execute(
                 held.on_conflict_do_update(index_elements=["name"], set_={"value": plan})
