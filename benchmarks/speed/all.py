@@ -73,7 +73,11 @@ class Pattern:
 @dataclass(frozen=True)
 class Program:
     """A program of this folder: the options of a short run, the peer it has beside it, and its
-    figures."""
+    figures.
+
+    `asks_older`: the option by which the program itself asks an older checkout in turns, on the same
+    data; its figures are printed beside ours, under "old" in place of "new".
+    """
 
     name: str
     peer: str
@@ -81,6 +85,7 @@ class Program:
     options: tuple[str, ...] = ()
     rounds: bool = True
     file: str = ""
+    asks_older: str = ""
 
     def command(self, checkout: Path, rounds: int) -> list[str]:
         """The command in a checkout, which may be of before the folder `speed` was there."""
@@ -474,7 +479,7 @@ PROGRAMS = (
         "none",
         tuple(
             Pattern(
-                rf'^\{{"runs": 100000, "command": "{command}", "new": \{{"seconds": (?P<value>[\d.]+)',
+                rf'^\{{"runs": 100000, "command": "{command}",.*?"new": \{{"seconds": {VALUE}',
                 f"100,000 runs, {command}",
                 "s",
                 goal=goal,
@@ -489,6 +494,7 @@ PROGRAMS = (
         ),
         ("--runs", "100000"),
         rounds=False,
+        asks_older="--old",
     ),
 )
 ELSEWHERE = (
@@ -514,7 +520,9 @@ WITHOUT_PROGRAM = (
 """Goals that no program here measures yet."""
 
 
-def printed_by(program: Program, checkout: Path, rounds: int) -> str:
+def printed_by(
+    program: Program, checkout: Path, rounds: int, more_options: Sequence[str] = ()
+) -> str:
     """What the program prints, with the package of its checkout, on one thread. The last line is that
     of its error, if it fails."""
     environment = os.environ | {
@@ -522,7 +530,7 @@ def printed_by(program: Program, checkout: Path, rounds: int) -> str:
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = program.command(checkout, rounds)
+    command = [*program.command(checkout, rounds), *more_options]
     done = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
@@ -540,18 +548,23 @@ def figures_of(program: Program, printed: str) -> dict[str, list[float]]:
 def measured(program: Program, rounds: int, beside: Path | None) -> dict[str, Any]:
     """The figures of a program here, and those of an older checkout that takes turns with it."""
     turns = [("now", ROOT)]
-    if beside is not None and Path(program.command(beside, rounds)[1]).exists():
+    in_one = beside is not None and bool(program.asks_older)
+    if beside is not None and not in_one and Path(program.command(beside, rounds)[1]).exists():
         turns = [("before", beside), ("now", ROOT), ("now", ROOT), ("before", beside)]
     values: dict[str, dict[str, list[list[float]]]] = {"now": {}, "before": {}}
     failures: dict[str, str] = {}
     for side, checkout in turns:
-        printed = printed_by(program, checkout, rounds)
+        more_options = (program.asks_older, str(beside)) if in_one else ()
+        printed = printed_by(program, checkout, rounds, more_options)
         last_line = printed.splitlines()[-1] if printed else ""
         if last_line.startswith(FAILED):
             # Without the folders of the machine that it ran on.
             failures[side] = re.sub(r"\(?/\S+", "...", last_line)
         for name, numbers in figures_of(program, printed).items():
             values[side].setdefault(name, []).append(numbers)
+        older = printed.replace('"old": {', '"new": {') if in_one else ""
+        for name, numbers in figures_of(program, older).items():
+            values["before"].setdefault(name, []).append(numbers)
     return {"failures": failures, **{side: _merged(found) for side, found in values.items()}}
 
 

@@ -81,6 +81,26 @@ def test_a_figure_is_read_as_it_was_printed(name: str) -> None:
     assert speed.figures_of(program, printed) == figures
 
 
+def test_a_program_that_asks_the_older_code_itself_has_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = next(program for program in speed.PROGRAMS if program.name == "many_runs")
+    asked = []
+
+    def printed_by(_: object, checkout: Path, rounds: int, more: tuple[str, ...]) -> str:
+        asked.append((checkout, more))
+        old = '"old": {"seconds": 5.6, "MiB": 149}, ' if more else ""
+        return f'{{"runs": 100000, "command": "status", {old}"new": {{"seconds": 0.9, "MiB": 150}}}}\n'
+
+    monkeypatch.setattr(speed, "printed_by", printed_by)
+    with_older = speed.measured(program, 2, Path("older"))
+    assert asked == [(speed.ROOT, ("--old", "older"))]
+    name = "100,000 runs, status"
+    assert (with_older["now"][name][0], with_older["before"][name][0]) == (0.9, 5.6)
+    alone = speed.measured(program, 2, None)
+    assert alone["now"][name][0] == 0.9 and not alone["before"]
+
+
 def test_each_program_with_a_goal_stands_in_the_table() -> None:
     files = {program.file or program.name for program in speed.PROGRAMS}
     files |= {name for name, _, _ in speed.ELSEWHERE}
