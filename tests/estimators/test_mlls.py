@@ -46,7 +46,7 @@ def test_shares_by_hand() -> None:
     """
     p = np.array([[0.8, 0.2]] * 3 + [[0.2, 0.8]])
     shares, weights = fitted_target_shares(p, np.array([0.5, 0.5]))
-    assert shares == pytest.approx([11 / 12, 1 / 12], abs=1e-4)
+    assert shares == pytest.approx([11 / 12, 1 / 12], abs=1e-6)
     assert weights[0, 0] == pytest.approx(44 / 45, abs=1e-4) and weights[3, 1] == pytest.approx(
         4 / 15, abs=1e-3
     )
@@ -54,6 +54,41 @@ def test_shares_by_hand() -> None:
     assert Mlls().estimate(fitted, of_probabilities(p)) == pytest.approx(
         (3 * 44 / 45 + 4 / 15) / 4, abs=1e-3
     )
+
+
+@pytest.mark.parametrize("k", [2, 3, 10, 40])
+@pytest.mark.parametrize("sharp", [0.3, 1.0, 4.0])
+def test_the_shares_are_the_likeliest(k: int, sharp: float) -> None:
+    """No class could have more of the likelihood: where the mean of p_ij / (s_j t_i), t_i the row's
+    sum under the shares, is at most 1 for all j, none is likelier (Kuhn and Tucker)."""
+    random = np.random.default_rng(k)
+    logits = sharp * random.normal(size=(400, k))
+    logits[np.arange(400), random.integers(max(1, k // 2), size=400)] += 2 * sharp
+    p = np.exp(log_softmax(logits, axis=1))
+    source_shares = random.dirichlet(np.ones(k))
+    shares, weights = fitted_target_shares(p, source_shares)
+    assert shares.sum() == pytest.approx(1) and weights.sum(axis=1) == pytest.approx(np.ones(400))
+    rows = p / source_shares
+    slopes = (rows / (rows @ shares)[:, None]).mean(axis=0)
+    assert slopes.max() < 1 + 1e-5 and shares @ np.abs(slopes - 1) < 1e-5
+
+
+def test_classes_that_overlap_have_the_likeliest_shares_too() -> None:
+    """Of these the plain EM algorithm needs 7,000 passes; after 300 it was 9e-6 from the end."""
+    random = np.random.default_rng(20_000)
+    logits = 0.3 * random.normal(size=(2000, 10))
+    for most in (10, 5):
+        logits[np.arange(2000), random.integers(most, size=2000)] += 0.6
+    p = np.exp(log_softmax(logits, axis=1))
+    source_shares = p.mean(axis=0) * random.random(10)
+    source_shares /= source_shares.sum()
+    rows = p / source_shares
+    plain = source_shares
+    for _ in range(10_000):
+        plain = plain * (rows / (rows @ plain)[:, None]).mean(axis=0)
+    shares, _ = fitted_target_shares(p, source_shares)
+    gap = np.log(rows @ plain).mean() - np.log(rows @ shares).mean()
+    assert abs(gap) < 1e-6
 
 
 def test_shares_of_the_source_change_nothing() -> None:
