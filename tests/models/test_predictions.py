@@ -151,3 +151,54 @@ def test_a_doubled_quote_is_one_in_the_first_line_as_in_cells(
     assert asked(tmp_path / "p.csv", names) == [0, 1, 0, 1]
     frame.write_parquet(tmp_path / "p.parquet")
     assert asked(tmp_path / "p.parquet", names) == [0, 1, 0, 1]
+
+
+PROBABILITIES = np.random.default_rng(0).dirichlet([2, 1], 20)
+
+
+def answers(path: Path, frame: dict[str, Any], class_names: tuple[str, ...] = ("no", "yes")) -> Any:
+    """Answers and logits of a table about twenty rows."""
+    polars.DataFrame(frame).write_csv(path / "p.csv")
+    images = np.zeros((20, 4, 4, 3), dtype=np.uint8)
+    data = cw.from_frame({"label": [class_names[row % 2] for row in range(20)]}, images)
+    row_set: Any = SimpleNamespace(rows=np.arange(5, 20))
+    return PredictionsFile(path=str(path / "p.csv")).answer(row_set, data, class_names)
+
+
+def test_probabilities_become_their_logarithms(tmp_path: Path) -> None:
+    no, yes = PROBABILITIES.T
+    _, logits = answers(tmp_path, {"id": range(20), "no": no, "yes": yes})
+    assert logits == pytest.approx(np.log(PROBABILITIES[5:]), rel=1e-5)
+    with pytest.raises(DataError, match=r"p\.csv gives percentages"):
+        answers(tmp_path, {"id": range(20), "no": 100 * no, "yes": 100 * yes})
+
+
+def test_a_row_without_any_score_has_no_answer_and_one_without_some_is_refused(
+    tmp_path: Path,
+) -> None:
+    no, yes = (column.tolist() for column in PROBABILITIES.T)
+    no[7] = yes[7] = None
+    answer, _ = answers(tmp_path, {"id": range(20), "no": no, "yes": yes})
+    assert answer[2] == -1 and (answer >= 0).sum() == 14
+    no[9] = yes[12] = None
+    problem = r"p\.csv, id 9, has no score for the class 'no' \(1 more such row\); give all scores"
+    with pytest.raises(DataError, match=problem):
+        answers(tmp_path, {"id": range(20), "no": no, "yes": yes})
+
+
+def test_ids_that_count_from_one_are_refused(tmp_path: Path) -> None:
+    labels = ["no", "yes"] * 10
+    with pytest.raises(
+        DataError, match=r"has the ids 1 to 20, and the rows .* 0 to 19: subtract 1"
+    ):
+        answers(tmp_path, {"id": range(1, 21), "label": labels})
+    assert answers(tmp_path, {"id": range(20), "label": labels})[0].tolist()[:2] == [1, 0]
+
+
+def test_labels_of_a_table_may_be_places_where_no_class_is_a_number(tmp_path: Path) -> None:
+    places = [row % 2 for row in range(20)]
+    assert answers(tmp_path, {"id": range(20), "label": places})[0].tolist() == places[5:]
+    numbered = answers(tmp_path, {"id": range(20), "label": places}, ("1", "0"))
+    assert numbered[0].tolist() == [1 - place for place in places[5:]]
+    with pytest.raises(DataError, match="gave the label"):
+        answers(tmp_path, {"id": range(20), "label": [7] * 20})

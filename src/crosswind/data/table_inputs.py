@@ -241,6 +241,27 @@ def input_columns(
     return tuple(columns)
 
 
+def refuse_lost_digits(rows: DataFrame, numbers: Sequence[str], path: str) -> None:
+    """Refuse a column of numbers whose differences single precision does not hold, in which inputs
+    are: where rounding moves a value by more than a hundredth of the standard deviation, as of
+    numbers of accounts and of seconds since 1970 within an hour. Raises `DataError`."""
+    for name in numbers:
+        values = numbers_of(rows, name, path)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            continue
+        with np.errstate(over="ignore"):
+            rounding = np.abs(values - values.astype(np.float32))
+        spread = float(values.std())
+        if spread > 0 and rounding.max() > spread / 100:
+            example = values[int(rounding.argmax())]
+            raise DataError(
+                f"{path}, column {name!r} has numbers such as {example:.17g}, whose differences are"
+                " lost in single precision, in which inputs are: subtract a constant, such as"
+                f" {values.min():.17g}, or leave the column out of 'numbers'"
+            )
+
+
 def input_array(
     rows: DataFrame, columns: Sequence[InputColumn], path: str
 ) -> tuple[NDArray[np.float32], tuple[str, ...]]:

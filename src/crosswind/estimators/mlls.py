@@ -381,7 +381,7 @@ def _jumped(start: Floats, first: Floats, second: Floats) -> Floats:
     a tenth of its share: one of none would never have any again."""
     step = first - start
     bend = second - first - step
-    longer = max(1.0, float(np.linalg.norm(step) / max(np.linalg.norm(bend), 1e-300)))
+    longer = max(1.0, float(np.linalg.norm(step)) / max(float(np.linalg.norm(bend)), 1e-300))
     jumped = np.maximum(start + 2 * longer * step + longer**2 * bend, second / 10)
     return np.asarray(jumped / jumped.sum() * second.sum())
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, one_line
 from crosswind.core.types import Predictions
@@ -18,8 +17,6 @@ from crosswind.shifts.split.classes import allowed
 
 BATCH = 256
 """Inputs that a function is given at once."""
-_SUM = 1e-3
-"""How far the probabilities of a row may sum to something else than 1."""
 
 
 def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, Any]]:
@@ -69,7 +66,7 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
         answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
-        answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
+        answer, logits = allowed(rows.answers_as, answer, logits)
         ids = dataset.row_ids(rows.rows)
         predictions[set_name] = Predictions(ids, rows.label, rows.group, answer, logits)
     return predictions
@@ -87,11 +84,3 @@ def _refusing_failures(function: Answering, name: str) -> Answering:
             raise DataError(problem) from error
 
     return ask
-
-
-def _as_logits(scores: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-    """Probabilities as their logarithms, so that confidences are those that the model gives; other
-    scores as they are."""
-    if scores is None or (scores < 0).any() or (np.abs(scores.sum(axis=1) - 1) > _SUM).any():
-        return scores
-    return np.log(np.maximum(scores, np.finfo(np.float32).tiny))

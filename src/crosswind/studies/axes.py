@@ -89,6 +89,10 @@ class MethodEntry:
         return model in self.only.get("models", [model])
 
 
+_VERSION_BESIDE_KNOB = {"callable": 2}
+"""Versions of the code of models whose `version` is a setting."""
+
+
 def points_of(study: Study) -> Iterator[StudyPoint]:
     """Every point of the study, in the order of the file. Raises `InputError` where there is
     none."""
@@ -272,7 +276,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
                 for file_path, sha256 in file.read.items():
                     read[file_path] = sha256
             out[label] |= {
-                "version": model_facts.version,
+                "version": _VERSION_BESIDE_KNOB.get(model_facts.name, model_facts.version),
                 "knobs": {**knobs, **paths},
                 "keyed": keyed,
                 "files": hashes,

@@ -3,6 +3,7 @@ frames and arrays that nobody labelled."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from crosswind.core.errors import DataError, InputError, counted, one_line, show
 from crosswind.core.types import InputColumn
 from crosswind.data.frames import frame_of
 from crosswind.data.table_inputs import input_array, lacks_value
-from crosswind.data.tabular import KINDS, NAMES_ABOVE, read_table
+from crosswind.data.tabular import KINDS, NAMES_ABOVE, read_table, texts
+from crosswind.models.given.answering import refuse_module
+from crosswind.models.given.class_labels import answer_array
 from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.model_columns import (
     ModelColumns,
@@ -24,7 +27,14 @@ from crosswind.unlabelled.model_columns import (
     listed_columns,
     unnamed_columns,
 )
-from crosswind.unlabelled.number_tables import LABELLED_FORMS, cells_of, is_frame, label_beside
+from crosswind.unlabelled.number_tables import (
+    LABELLED_FORMS,
+    cells_of,
+    has_column_names,
+    label_beside,
+    row_count,
+    rows_of_program,
+)
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 
@@ -38,33 +48,61 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
 
     `source` of the request: labelled rows, a frame with the column `label`, or a pair of inputs and
     labels. The classifier is given what it was fitted on: of frames the columns that it names, an
-    array where it names none and tells their number, else all but the label. Raises `InputError`,
-    `DataError`.
+    array where it names none and tells their number, the texts of the column `text`, else all but
+    the label. Raises `InputError`, `DataError`.
     """
     _check_answers(request.model, title)
-    names = _class_names(request.model, request.classes, title)
-    columns = fitted_columns(request.model, title).with_chosen(request.columns, request.label)
+    columns = getattr(request.model, "read_columns", None) or fitted_columns(request.model, title)
+    fitted_names = columns.names
+    columns = columns.with_chosen(request.columns, request.label)
+    text = _text_column(request)
+    names = _class_names(request, title)
+    labelled: _ClassifierInputs | None = None
+    labels: list[str] = []
+    if request.source is not None:
+        labelled_rows, label_values = _rows_and_labels(
+            _opened(request.source, "source"), request.label
+        )
+        labels = [str(value) for value in label_values]
+        labelled = _inputs(labelled_rows, columns, columns.names, "source", text)
+        columns = columns if columns.names else replace(columns, names=labelled.columns)
+    names = names or _classes_of_labels(labels)
     source_table: dict[str, Any] | None = None
     label = None
-    if request.source is not None:
-        labelled_rows, labels = _rows_and_labels(_opened(request.source, "source"), request.label)
-        labelled = _inputs(labelled_rows, columns, columns.names, "source")
-        columns = columns if columns.names else replace(columns, names=labelled.columns)
-        label = label_beside(names)
+    if labelled is not None:
+        label = request.label
+        if label is None or label in names:
+            label = label_beside(names)
         source_table = {**_scores(request.model, labelled, title, names, "source")}
-        source_table[label] = [str(value) for value in labels]
-    fitted_names = fitted_columns(request.model, title).names
-    inputs = _inputs(_opened(request.data, "data"), columns, fitted_names, "data")
+        if len(labels) != len(source_table[names[0]]):
+            n_answers = len(source_table[names[0]])
+            raise DataError(
+                f"{title} answers {counted(n_answers, 'row')} of source, and there are"
+                f" {counted(len(labels), 'label')}"
+            )
+        source_table[label] = labels
+    inputs = _inputs(_opened(request.data, "data"), columns, fitted_names, "data", text)
     predictions = _scores(request.model, inputs, title, names, "data")
     estimates = ask_table(predictions, source_table, label, request.estimators, names)
     notes = list(estimates.notes)
-    if inputs.columns and fitted_names is None and columns.chosen is None:
+    if inputs.columns and fitted_names is None and columns.chosen is None and text is None:
         table = "data" if request.source is None else "source"
         notes.append(unnamed_columns(title, f"the frame of {table}", inputs.columns))
-    if inputs.unread:
+    if inputs.unread and text is None:
         notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
     data = Path(request.data).name if isinstance(request.data, str | Path) else "the rows of data"
     return replace(estimates, model=title, data=data, notes=tuple(notes))
+
+
+def _text_column(request: EstimateRequest) -> str | None:
+    """The column of texts that the classifier is given, None for one of columns."""
+    text_columns = request.text_columns
+    if not text_columns or hasattr(request.model, "feature_names_in_"):
+        return None
+    if len(text_columns) > 1:
+        problem = "names several columns, and a classifier of texts is given the one that it was fitted on"
+        raise InputError("text", problem)
+    return text_columns[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +142,22 @@ def _typed(frame: DataFrame) -> Any:
 
 
 def _inputs(
-    rows: Any, columns: ModelColumns, fitted_names: Sequence[str] | None, field: str
+    rows: Any,
+    columns: ModelColumns,
+    fitted_names: Sequence[str] | None,
+    field: str,
+    text: str | None,
 ) -> _ClassifierInputs:
     """The rows as the classifier is given them. `fitted_names`: the columns of the frame that it
-    was fitted on."""
+    was fitted on; `text`: the column of texts that it reads."""
     if type(rows).__module__.partition(".")[0] not in ("pandas", "polars"):
-        return _ClassifierInputs(rows)
+        return _ClassifierInputs(rows_of_program(rows, field))
     frame = frame_of(rows, field)
+    if text is not None:
+        if text not in frame.columns:
+            raise unknown("text", f"column of {field}", text, frame.columns)
+        cells = texts(frame, text, f"the frame of {field}").to_list()
+        return _ClassifierInputs(cells, (text,))
     table = f"the frame of {field}"
     inputs = [name for name in frame.columns if name != columns.label]
     says_columns = columns.chosen or columns.names or columns.count is not None
@@ -133,6 +180,7 @@ def _selected(rows: Any, names: Sequence[str], new_names: Sequence[str]) -> Any:
 
 def _check_answers(model: Any, title: str) -> None:
     """Refuse a model that gives no probabilities."""
+    refuse_module(model)
     if hasattr(model, "predict_proba") or (callable(model) and not isinstance(model, type)):
         return
     remedy = ""
@@ -146,26 +194,43 @@ def _check_answers(model: Any, title: str) -> None:
     )
 
 
-def _class_names(model: Any, classes: Sequence[str] | None, title: str) -> list[str]:
-    """The classes in the order of the outputs: those that are given, or the classifier's own."""
-    if classes is not None:
-        return [str(name) for name in classes]
-    fitted_classes = getattr(model, "classes_", None)
-    if fitted_classes is None:
-        fit_question = "; is it fitted?" if hasattr(model, "fit") else ""
-        raise InputError(
-            "classes",
-            f"are needed, in the order of the outputs: {title} has no classes_{fit_question}",
-        )
-    return [str(name) for name in np.asarray(fitted_classes).tolist()]
+def _class_names(request: EstimateRequest, title: str) -> list[str]:
+    """The classes in the order of the outputs: those that are given, or the classifier's own; none
+    where labelled rows say them."""
+    if request.classes is not None:
+        return [str(name) for name in request.classes]
+    fitted_classes = getattr(request.model, "classes_", None)
+    if fitted_classes is not None:
+        return [str(name) for name in np.asarray(fitted_classes).tolist()]
+    if request.source is not None and not hasattr(request.model, "fit"):
+        return []
+    fit_question = "; is it fitted?" if hasattr(request.model, "fit") else ""
+    raise InputError(
+        "classes",
+        f"are needed, in the order of the outputs: {title} has no classes_{fit_question}",
+    )
+
+
+def _classes_of_labels(labels: Sequence[str]) -> list[str]:
+    """The classes of labelled rows: numbers by their size, others as text."""
+    try:
+        return sorted(set(labels), key=float)
+    except ValueError:
+        return sorted(set(labels))
 
 
 def _rows_and_labels(source: Any, label: str | None) -> tuple[Any, list[Any]]:
     """Labelled rows, and their labels."""
     if isinstance(source, tuple) and len(source) == 2:
-        inputs, labels = source
-        return inputs, list(np.asarray(labels).tolist())
-    if not is_frame(source) or type(source).__module__.startswith("numpy"):
+        inputs, label_values = source
+        labels = np.asarray(rows_of_program(label_values, "source"))
+        if labels.ndim == 2 and labels.shape[1] == 1:  # a frame of one column
+            labels = labels[:, 0]
+        if labels.ndim != 1:
+            problem = f"must be {LABELLED_FORMS}, not labels of the shape {list(labels.shape)}"
+            raise InputError("source", problem)
+        return inputs, list(labels.tolist())
+    if not has_column_names(source):
         raise InputError("source", f"must be {LABELLED_FORMS}, not {shown(source)}")
     names = [str(name) for name in source.columns]
     if label is None:
@@ -180,23 +245,37 @@ def _scores(
 ) -> dict[str, NDArray[Any]]:
     """The probability of each class as columns. Raises `DataError` for what the model cannot do."""
     answering = getattr(model, "predict_proba", None) or model
-    if hasattr(inputs.rows, "__len__") and not len(inputs.rows):
+    n_rows = row_count(inputs.rows)
+    if n_rows == 0:
         raise InputError(field, "has no rows")
     try:
-        scores = np.asarray(answering(inputs.rows), dtype=np.float64)
+        answered = answering(inputs.rows)
     except Exception as error:  # whatever the code of somebody else does
         reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        columns = _texts_among(inputs, field) or _missing_among(inputs, field)
-        problem = f"{title} fails on {field} ({reason}){columns}"
+        problem = f"{title} fails on {field} ({reason}){_cause(inputs, field, reason)}"
         raise DataError(problem) from error
-    if scores.ndim != 2 or scores.shape[1] != len(names):
+    scores = answer_array(answered, names, title)
+    if scores.shape != (n_rows, len(names)) or scores.dtype.kind not in "fiu":
         listed_names = ", ".join(names[:10])
+        kind = "" if scores.dtype.kind in "fiu" else f"{scores.dtype} "
         problem = (
-            f"{title} answers {field} by scores of shape {list(scores.shape)}, and there are"
+            f"{title} answers the {counted(n_rows, 'row')} of {field} by {kind}"
+            f"{list(scores.shape)}, and estimates need scores [{n_rows}, {len(names)}] of the"
             f" {len(names)} classes ({listed_names})"
         )
         raise DataError(problem)
-    return {name: scores[:, code] for code, name in enumerate(names)}
+    in_full = scores.astype(np.float64)
+    return {name: in_full[:, code] for code, name in enumerate(names)}
+
+
+def _cause(inputs: _ClassifierInputs, field: str, reason: str) -> str:
+    """Which cell or columns a classifier may have failed on, as the end of a sentence."""
+    causes = (_texts_among(inputs, field), _missing_among(inputs, field))
+    of_texts = "could not convert" in reason
+    first, second = causes if of_texts else causes[::-1]
+    if not of_texts and re.search(r"\b(nan|missing|infinity)\b", reason, re.IGNORECASE):
+        return first  # columns of texts may be its own
+    return first or second
 
 
 def _missing_among(inputs: _ClassifierInputs, field: str) -> str:

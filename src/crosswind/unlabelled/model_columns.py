@@ -77,6 +77,8 @@ class ModelColumns:
         for name in names:
             if name not in columns:
                 raise unknown("columns", f"column of {table}", name, columns)
+        if self.names is not None and sorted(names) == sorted(self.names):
+            return list(self.names)  # by name: the order of the model is its own
         if self.count not in (None, len(names)):
             problem = f"names {len(names)}, and {self.model} reads {self.count} {self._what}"
             raise InputError("columns", problem)

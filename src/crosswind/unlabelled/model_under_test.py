@@ -90,7 +90,7 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
         program_model = ProgramModel(word)
         return AskedModel(
             program_model.title,
-            lambda classes: _with_logits(external_answers(program_model, classes, "given")),
+            lambda classes: external_answers(program_model, classes, "given"),
             columns=getattr(word, "read_columns", None)
             or fitted_columns(word, program_model.title),
         )
@@ -179,7 +179,7 @@ def _given(name: str, kind: str, knobs: Mapping[str, Any]) -> AskedModel:
     )
     return AskedModel(
         name,
-        lambda classes: _with_logits(external_answers(external_model, classes, "given")),
+        lambda classes: external_answers(external_model, classes, "given"),
     )
 
 
@@ -211,36 +211,6 @@ def _in_order(
 ) -> Predictions:
     answer, logits = in_order((predictions.answer, predictions.logits), order, classes)[:2]
     return replace(predictions, answer=answer, logits=logits)
-
-
-def _with_logits(answers: Answer) -> Answer:
-    """The answers with logarithms in the place of probabilities, where a model gives those: so that
-    their softmax is themselves.
-
-    Rows of numbers in [0, 1] that all sum to 1 are taken for probabilities.
-    """
-
-    def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
-        by_rule, doubts = answers(sets, datasets)
-        return {
-            rule: {name: _as_logits(predictions) for name, predictions in by_set.items()}
-            for rule, by_set in by_rule.items()
-        }, doubts
-
-    return said
-
-
-def _as_logits(predictions: Predictions) -> Predictions:
-    z = predictions.logits
-    if (
-        z is None
-        or not len(z)
-        or not ((z >= 0) & (z <= 1)).all()
-        or (np.abs(z.sum(axis=1) - 1) > 1e-3).any()
-    ):
-        return predictions
-    with np.errstate(divide="ignore"):
-        return replace(predictions, logits=np.log(z))
 
 
 def _onnx_input(

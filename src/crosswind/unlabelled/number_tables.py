@@ -46,14 +46,35 @@ def label_beside(names: Sequence[str]) -> str:
 
 
 def is_frame(rows: Any) -> bool:
-    """Whether rows are a frame, a mapping or an array of the program."""
+    """Whether rows are a frame, a mapping, an array, a tensor or a list of the program."""
     room = type(rows).__module__.partition(".")[0]
-    return room in ("polars", "pandas", "pyarrow", "numpy", "scipy") or isinstance(rows, dict)
+    in_room = room in ("polars", "pandas", "pyarrow", "numpy", "scipy")
+    return in_room or isinstance(rows, dict | list) or hasattr(rows, "detach")
+
+
+def rows_of_program(rows: Any, field: str) -> Any:
+    """Rows of a program as a classifier is given them: a tensor and a list of numbers as an array, a
+    list of texts and anything else as they are. Raises `InputError` for rows of several lengths."""
+    if hasattr(rows, "detach"):
+        return rows.detach().cpu().numpy()
+    if not isinstance(rows, list | tuple) or all(isinstance(value, str) for value in rows):
+        return rows
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        raise InputError(field, "is a list of rows of several lengths") from None
+
+
+def row_count(rows: Any) -> int:
+    """How many rows an array, a sparse one, a frame or a list has."""
+    shape = getattr(rows, "shape", None)
+    return int(shape[0]) if shape else len(rows)
 
 
 def has_column_names(rows: Any) -> bool:
     """Whether rows are a frame or a mapping, whose columns have names."""
-    return is_frame(rows) and not type(rows).__module__.startswith(("numpy", "scipy"))
+    room = type(rows).__module__.partition(".")[0]
+    return room in ("polars", "pandas", "pyarrow") or isinstance(rows, dict)
 
 
 def cells_of(frame: DataFrame, name: str) -> list[Any]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.models.given.class_scores import TOLERANCE, are_probabilities
+
 Floats = NDArray[np.float64]
 
 UNNAMED = "number {number} (without a name)"
 """What a column without a name is called, as of a row index."""
-_SUM = 1e-3
 _OFTEN = 0.01
 """The share of rows in which a column must be the largest to be taken for a class by its numbers.
 """
@@ -137,7 +138,7 @@ def extra_classes(
     if summing is not None:
         return {name: _without_affix(name, chosen.affix) for name in summing}, []
     finite = scores[np.isfinite(scores)]
-    if not len(finite) or ((finite >= 0) & (finite <= 1 + _SUM)).all():
+    if not len(finite) or ((finite >= 0) & (finite <= 1 + TOLERANCE)).all():
         return {}, []  # no probabilities: said of their rows
     score_columns = [name for name in other_columns if is_score_name(name)]
     if chosen.how == "affix":
@@ -195,7 +196,7 @@ def probabilities_of(numbers: Mapping[str, Floats]) -> bool:
 
 
 def _sums_to_one(scores: Floats) -> bool:
-    return bool((scores >= -_SUM).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUM).all())
+    return bool(scores.size and are_probabilities(scores))
 
 
 def _has_affix(name: str, affix: tuple[str, str]) -> bool:

@@ -23,6 +23,7 @@ from crosswind.data.tabular import NAMES_ABOVE, read_table, texts
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.execution.output_order import check_order, option_value
+from crosswind.models.given.class_scores import TOLERANCE, are_probabilities, refuse_percentages
 from crosswind.proposals.columns import LABELS
 from crosswind.unlabelled.number_tables import label_beside
 from crosswind.unlabelled.score_columns import (
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_SUM = 1e-3
-"""How far probabilities of a row may sum to something else than 1, by rounding in the file."""
 _SHOWN = 20
 _MANY = 200
 """Classes of which each is tried as the one without a column."""
@@ -506,22 +505,18 @@ def _answers(table: _ScoreTable, columns: Sequence[str]) -> Answers:
             f"{table.name}, row {int(bad.argmax()) + 1}: a score is missing or not finite"
         )
     sums = scores.sum(axis=1)
-    if (
-        (scores >= 0).all()
-        and len(sums) > 1
-        and np.ptp(sums) <= _SUM * sums[0]
-        and abs(sums[0] - 1) > _SUM
-    ):
+    if are_probabilities(scores):
+        with np.errstate(divide="ignore"):
+            scores = np.log(np.maximum(scores, 0))
+    elif ((scores >= 0) & (scores <= 1 + TOLERANCE)).all():
+        row = int(np.abs(sums - 1).argmax())
+        problem = f"{table.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1"
+        raise DataError(problem)
+    elif (scores >= 0).all() and len(sums) > 1 and np.ptp(sums) <= TOLERANCE * sums[0]:
         raise DataError(
             f"{table.name}, row 1: no score is negative and each row sums to {sums[0]:.4g};"
-            " probabilities sum to 1"
+            " probabilities sum to 1: divide each row by its sum"
         )
-    if ((scores >= 0) & (scores <= 1 + _SUM)).all():
-        off = np.abs(sums - 1) > _SUM
-        if off.any():
-            row = int(off.argmax())
-            problem = f"{table.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1"
-            raise DataError(problem)
-        with np.errstate(divide="ignore"):
-            scores = np.log(scores)
+    else:
+        refuse_percentages(scores, table.name)
     return Answers(scores.argmax(axis=1).astype(np.int64), scores)

@@ -28,6 +28,7 @@ from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of,
 from crosswind.data.table_inputs import (
     input_array,
     input_columns,
+    refuse_lost_digits,
     with_bins,
     without_missing,
 )
@@ -184,6 +185,7 @@ class Table(PreparedSource):
                 ]
             )
         columns = input_columns(raw, chosen["numbers"], chosen["categories"], path)
+        refuse_lost_digits(raw, chosen["numbers"], path)
         inputs, _ = input_array(raw, columns, path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
         dataset = replace(dataset, ids=row_numbers, input_columns=columns)

@@ -17,7 +17,14 @@ _TAKEN = (
     "a trajectory of cw.train, a function from a batch of inputs to logits or labels, or an object"
     " with predict_proba or predict"
 )
-_MODULE = "lambda x: module(torch.from_numpy(x).permute(0, 3, 1, 2) / 255)"
+_ON_PICTURES = "lambda x: module(torch.from_numpy(x).permute(0, 3, 1, 2) / 255)"
+_ON_NUMBERS = "lambda x: module(torch.from_numpy(x).float())"
+_NO_CLASSIFIERS = {
+    "regressor": "a regressor, which gives numbers",
+    "clusterer": "a clusterer, whose numbers are no classes",
+    "outlier_detector": "a detector of outliers, whose -1 and 1 are no classes",
+}
+"""What estimators of scikit-learn are by their tags, and are no classifiers."""
 
 Answering = Callable[[Any], Any]
 
@@ -36,20 +43,40 @@ def answering_function(
     """
     if isinstance(model, type):
         raise InputError("model", f"must be {_TAKEN}, not the class {model.__name__} itself")
+    refuse_no_classifier(model)
     for name in ("predict_proba", "predict"):
         if callable(getattr(model, name, None)):
             answering = _on_its_columns(model, getattr(model, name), columns)
             return _in_order(answering, getattr(model, "classes_", None), class_names)
-    if hasattr(model, "state_dict"):
-        raise InputError(
-            "model",
-            "is a module of torch, and inputs come as arrays; give a function that prepares them:"
-            f" {_MODULE}",
-        )
+    refuse_module(model)
     if not callable(model):
         raise InputError("model", f"must be {_TAKEN}, not {type(model).__name__}")
     function: Answering = model
     return function
+
+
+def refuse_module(model: Any) -> None:
+    """Refuse a module of torch, which takes tensors. Raises `InputError`."""
+    if hasattr(model, "state_dict") and hasattr(model, "forward"):
+        raise InputError(
+            "model",
+            "is a module of torch, and inputs come as arrays; give a function that prepares them:"
+            f" {_ON_NUMBERS} for numbers, {_ON_PICTURES} for pictures",
+        )
+
+
+def refuse_no_classifier(model: Any) -> None:
+    """Refuse an estimator that says of itself that it is none of classes. Raises `InputError`."""
+    try:
+        kind = getattr(model.__sklearn_tags__(), "estimator_type", None)
+    except Exception:  # of a version or an object without tags
+        kind = getattr(model, "_estimator_type", None)
+    if isinstance(kind, str) and kind in _NO_CLASSIFIERS:
+        problem = (
+            f"is {_NO_CLASSIFIERS[kind]}; give a classifier, or a function that returns classes by"
+            " their names"
+        )
+        raise InputError("model", problem)
 
 
 def check_columns(model: Any, columns: Sequence[InputColumn]) -> None:
@@ -91,13 +118,21 @@ def _cells(x: NDArray[Any], columns: Sequence[InputColumn]) -> dict[str, NDArray
         inputs = x[:, first : first + column.width]
         first += column.width
         if column.values is None:
-            cells[column.name] = inputs[:, 0].astype(np.float64)
+            cells[column.name] = _in_decimals(inputs[:, 0])
             continue
         values = np.array([*column.values, None], dtype=object)
         codes = inputs[:, 0].astype(np.int64) if column.coded else inputs.argmax(axis=1)
         absent = np.zeros(len(x), dtype=bool) if column.coded else inputs.max(axis=1) <= 0
         cells[column.name] = values[np.where(absent, len(column.values), codes)]
     return cells
+
+
+def _in_decimals(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """Numbers of single precision as the shortest decimals that mean them: a table's 0.1 is 0.1
+    again, and compares with the threshold of an estimator as it did in fitting."""
+    distinct, positions = np.unique(numbers.astype(np.float32), return_inverse=True)
+    in_full: NDArray[np.float64] = distinct.astype(str).astype(np.float64)
+    return in_full[positions.reshape(-1)]
 
 
 def _frame(cells: Mapping[str, NDArray[Any]]) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, shown
 
-__all__ = ["AmbiguousLabelsError", "answer_array", "class_codes", "class_order"]
+__all__ = ["AmbiguousLabelsError", "answer_array", "class_codes", "class_order", "is_number"]
 
 NO_CLASS = -1
 """The code of an answer that could not be parsed."""
@@ -149,6 +149,7 @@ def _codes_of_numbers(
     places = np.where((places >= NO_CLASS) & (places < len(class_names)), places, _UNKNOWN)
     by_place = places.astype(np.int64)
     if numbers is None:
+        _refuse_signs(values, class_names, name)
         return by_place
     codes = [numbers.get(value, _UNKNOWN) for value in values.tolist()]
     by_number = np.array(codes, dtype=np.int64)
@@ -166,12 +167,27 @@ def _codes_of_numbers(
     return by_place if are_places else by_number
 
 
+def _refuse_signs(values: NDArray[np.float64], class_names: Sequence[str], name: str) -> None:
+    """Refuse labels of two classes that are -1 and 1 alone, as of a sign: -1 means no answer, and
+    the first class would never be one. Raises `AmbiguousLabelsError`."""
+    if len(class_names) == 2 and set(np.unique(values).tolist()) == {-1.0, 1.0}:
+        raise AmbiguousLabelsError(
+            f"{name} gave the labels -1 and 1 and no 0: -1 means that there is no answer; give 0 for"
+            f" {class_names[0]} and 1 for {class_names[1]}, or these names"
+        )
+
+
 def _numbers_of(class_names: Sequence[str]) -> dict[float, int] | None:
     """Place by number where every class is called by another number."""
     numbers = {_number(word): code for code, word in enumerate(class_names)}
     if len(numbers) < len(class_names) or any(math.isnan(number) for number in numbers):
         return None
     return numbers
+
+
+def is_number(word: str) -> bool:
+    """Whether a class is called by a number."""
+    return not math.isnan(_number(word))
 
 
 def _number(word: str) -> float:

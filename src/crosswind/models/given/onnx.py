@@ -74,6 +74,7 @@ class Onnx(Outside):
         ),
     )
 
+    version = 2
     outputs_in_order = True
     built = Form(trained=False, files=("path",), apart=("timeout",))
     extra = "onnx"

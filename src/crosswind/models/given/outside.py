@@ -19,10 +19,12 @@ from crosswind.data.derive import evaluation_inputs
 from crosswind.data.imagenet_classes import onto_classes
 from crosswind.models.given.class_labels import (
     BOTH_SCORES,
+    NO_CLASS,
     AmbiguousLabelsError,
     answer_array,
     class_codes,
 )
+from crosswind.models.given.class_scores import log_scores
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
@@ -175,6 +177,15 @@ def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDAr
         )  # who asks for the next batch is done with this one
 
 
+def answers_of_scores(scores: NDArray[Any], name: str) -> Answers:
+    """The classes of the largest of scores [n, k], -1 for a row with NaN, and the scores as logits.
+    Raises `DataError`, see `log_scores`. `name`: the model, in errors."""
+    logits = log_scores(scores, name)
+    answer = logits.argmax(axis=1).astype(np.int64)
+    answer[np.isnan(logits).any(axis=1)] = NO_CLASS
+    return answer, logits
+
+
 def asked(
     model: Callable[[NDArray[Any]], Any],
     rows: RowSet,
@@ -223,8 +234,7 @@ def asked(
     if logits and labels:
         raise DataError(f"{name} gave logits for some batches and labels for others")
     if logits:
-        scores = np.concatenate(logits)
-        return scores.argmax(1).astype(np.int64), scores
+        return answers_of_scores(np.concatenate(logits), name)
     if len({array.dtype.kind for array in labels}) > 1:
         labels = [array.astype(object) for array in labels]
     return class_codes(np.concatenate(labels), class_names, name, by_place=by_place), None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, one_line
+from crosswind.core.errors import DataError, counted, one_line
 from crosswind.core.files import library_path
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
@@ -18,8 +18,13 @@ from crosswind.data.archives.arrays import LIMIT, Expected, read_arrays, sums_of
 from crosswind.data.attributes import MOST_ROWS
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.tabular import unquoted_names
-from crosswind.models.given.class_labels import class_codes
-from crosswind.models.given.outside import Answers, Outside, output_classes
+from crosswind.models.given.class_labels import class_codes, is_number
+from crosswind.models.given.outside import (
+    Answers,
+    Outside,
+    answers_of_scores,
+    output_classes,
+)
 
 if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
@@ -47,6 +52,7 @@ class PredictionsFile(Outside):
         doc="the classes that the file means by those of the study, in their order; default: those",
     )
 
+    version = 2
     outputs_in_order = True
     built = Form(trained=False, files=("path",))
 
@@ -68,6 +74,7 @@ class PredictionsFile(Outside):
                 f" {int(ordered_ids[:-1][np.diff(ordered_ids) == 0][0])}"
             )
             raise DataError(problem)
+        _refuse_ids_from_one(ids, dataset, name)
         row_ids = dataset.row_ids(rows.rows)
         position = np.searchsorted(ids, row_ids, sorter=order)
         is_there = np.zeros(len(row_ids), dtype=bool)
@@ -80,11 +87,53 @@ class PredictionsFile(Outside):
             )
         position = order[position]
         if logits is not None:
-            scores = logits[position].astype(np.float32)
-            return scores.argmax(1).astype(np.int64), scores
+            _refuse_partial(logits[position], row_ids, class_names, name)
+            return answers_of_scores(logits[position], name)
         assert labels is not None
         by_place = self.classes is not None
-        return class_codes(labels[position], class_names, name, by_place=by_place), None
+        return class_codes(
+            _places(labels[position], class_names), class_names, name, by_place=by_place
+        ), None
+
+
+def _places(labels: NDArray[Any], class_names: Sequence[str]) -> NDArray[Any]:
+    """Labels of a table as whole numbers, the places of classes, where all are such as texts and no
+    class is called by a number; an empty one is -1. Else the labels as they are."""
+    if labels.dtype.kind != "O" or any(map(is_number, class_names)):
+        return labels
+    words = ["-1" if label == "" else str(label) for label in labels.tolist()]
+    if not all(word.removeprefix("-").isdecimal() for word in words):
+        return labels
+    return np.array(words).astype(np.int64)
+
+
+def _refuse_ids_from_one(ids: NDArray[np.int64], dataset: AttributedDataset, name: str) -> None:
+    """Refuse ids that count the rows of a data set from 1: each would be that of the row after its
+    own. Raises `DataError`."""
+    last = int(dataset.row_ids(np.array([dataset.n_rows - 1]))[0])
+    counts_rows = last == dataset.n_rows - 1 and len(ids) == dataset.n_rows
+    if counts_rows and (int(ids.min()), int(ids.max())) == (1, dataset.n_rows):
+        raise DataError(
+            f"{name} has the ids 1 to {dataset.n_rows}, and the rows of {dataset.name} have 0 to"
+            f" {last}: subtract 1"
+        )
+
+
+def _refuse_partial(
+    scores: NDArray[Any], row_ids: NDArray[np.int64], class_names: Sequence[str], name: str
+) -> None:
+    """Refuse a row of scores [n, k] that lacks some of them. Raises `DataError`."""
+    absent = np.isnan(scores.astype(np.float64))
+    partial = absent.any(axis=1) & ~absent.all(axis=1)
+    if partial.any():
+        row = int(partial.argmax())
+        class_name = class_names[int(absent[row].argmax())]
+        more_rows = int(partial.sum()) - 1
+        more_words = f" ({counted(more_rows, 'more such row')})" if more_rows else ""
+        raise DataError(
+            f"{name}, id {row_ids[row]}, has no score for the class {class_name!r}{more_words}; give"
+            " all scores of a row, or none where there is no answer"
+        )
 
 
 Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]

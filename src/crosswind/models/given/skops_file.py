@@ -41,6 +41,7 @@ class SkopsFile(Outside):
         None, doc="types or packages beside those above that the file may hold"
     )
 
+    version = 2
     built = Form(trained=False, files=("path",), apart=("batch",))
     extra = "skops"
 
