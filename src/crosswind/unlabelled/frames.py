@@ -27,6 +27,7 @@ from crosswind.unlabelled.model_columns import (
 from crosswind.unlabelled.number_tables import LABELLED_FORMS, cells_of, is_frame, label_beside
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
+from crosswind.unlabelled.unread_options import refuse_unread_of_frames
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -41,6 +42,7 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
     array where it names none and tells their number, else all but the label. Raises `InputError`,
     `DataError`.
     """
+    refuse_unread_of_frames(request)
     _check_answers(request.model, title)
     names = _class_names(request.model, request.classes, title)
     columns = fitted_columns(request.model, title).with_chosen(request.columns, request.label)
