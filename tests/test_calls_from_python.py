@@ -542,3 +542,97 @@ def test_settings_are_a_list_a_text_or_a_mapping() -> None:
 def test_what_is_no_study_is_told_what_one_is(call: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         call()
+
+
+# -- options that would not be heard ---------------------------------------------------------------
+
+ARRAY = np.array([[0.2, 0.8], [0.6, 0.4]])
+SCORE_TABLE = {"y": [0.2, 0.6], "n": [0.8, 0.4]}
+FITTED = LogisticRegression().fit(FRAME[["age", "dose"]], FRAME["ill"])
+TWO_SETS = FRAME.assign(split=["train", "test"] * (N // 2))
+
+
+def batch_scores(x: Any) -> Any:
+    return np.stack([x[:, 1], 1 - x[:, 1]], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        *(
+            (
+                lambda options=options: cw.estimate(predictions=SCORE_TABLE, **options),
+                f"{next(iter(options))}: means ",
+            )
+            for options in (
+                {"columns": ["y"]},
+                {"size": 32},
+                {"text": "note"},
+                {"images": "pictures"},
+                {"settings": {"scale": "unit"}},
+                {"beside_classes": [["y", "n"]]},
+            )
+        ),
+        (
+            lambda: cw.estimate(predictions=SCORE_TABLE, pool_rows=50),
+            "pool_rows: is of rows that a model is asked about, and scores have none; leave it out",
+        ),
+        (
+            lambda: cw.estimate(predictions=ARRAY, label="ill", classes=["y", "n"]),
+            "label: names a column, and an array has none; its labels stand in the pair of source",
+        ),
+        (
+            lambda: cw.estimate(FITTED, FRAME, size=32),
+            "size: means the side of pictures, and the rows are a table's; leave it out",
+        ),
+        (lambda: cw.estimate(FITTED, FRAME, images="p"), "images: means the folder of pictures"),
+        (
+            lambda: cw.estimate(FITTED, FRAME, beside=["a.onnx"]),
+            "beside: is of models beside, which",
+        ),
+        (
+            lambda: cw.estimate(batch_scores, DATA, size=32, classes=["no", "yes"]),
+            "size: means the side of pictures, and the estimates are of numbers; leave it out",
+        ),
+        (
+            lambda: cw.estimate(batch_scores, DATA, text="ill", classes=["no", "yes"]),
+            "text: means the columns of texts of a table, and the estimates are of numbers",
+        ),
+        (
+            lambda: cw.estimate(batch_scores, DATA, settings={"batch": 1}, classes=["no", "yes"]),
+            "settings: are of a model that a word names, and this one is a program's; leave it out",
+        ),
+        (
+            lambda: cw.evaluate(FITTED, SPLIT, "nonsense"),
+            "rule: is 'nonsense', and a model that is no trajectory has no rule; leave it out",
+        ),
+        (
+            lambda: cw.audit(FRAME, FRAME, "ill", header=["a", "b", "c", "d"]),
+            "header: names the columns of a CSV file without names, and both tables have theirs",
+        ),
+        (
+            lambda: cw.audit(SPLIT, "test", header=["a"]),
+            "header: is of two tables, and a split has its classes already; leave it out",
+        ),
+        (lambda: cw.audit(SPLIT, same="site"), "same: is of two tables, and a split has"),
+        (
+            lambda: cw.audit(FRAME, label="ill"),
+            "target: is needed: the second table, of the rows that a model is for",
+        ),
+        (
+            lambda: cw.audit(TWO_SETS, label="ill"),
+            "a model is for; 'split' of the training table has 'train', 'test': hand over the rows of",
+        ),
+        (lambda: cw.audit(FRAME, "test", "ill"), "target: 'test' is no table by its name"),
+    ],
+)
+def test_an_option_that_would_not_be_heard_is_refused(call: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        call()
+    assert sentence in str(refused.value)
+
+
+def test_the_target_of_a_split_is_its_test_set() -> None:
+    assert str(cw.audit(SPLIT)) == str(cw.audit(SPLIT, "test"))
+    scores = cw.evaluate(FITTED, SPLIT)
+    assert scores == cw.evaluate(FITTED, SPLIT, "best-id")

@@ -205,7 +205,7 @@ def split(
 
 def audit(
     train: Any,
-    target: Any = "test",
+    target: Any = None,
     label: str | None = None,
     *,
     columns: str | Sequence[str] | None = None,
@@ -220,7 +220,7 @@ def audit(
 
     A table is the path of a CSV or Parquet file, a polars, pandas or Arrow frame, a mapping from name to
     values, or a data set; `label` names its column. Or `train` is a split and `target` the name of
-    one of its sets. `columns`: only these. `names`: columns whose numbers are names and never put
+    one of its sets, by default `test`. `columns`: only these. `names`: columns whose numbers are names and never put
     into classes. `seed`: of the bootstrap. `header`: names of the columns of CSV files without any.
     `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table;
     `to_json` gives all.
@@ -398,7 +398,11 @@ def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
     return loaded(path, input)
 
 
-def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
+_USUAL_RULE = "best-id"
+"""The selection rule of `evaluate` where none is named."""
+
+
+def evaluate(trajectory: Any, split: Split, rule: str = _USUAL_RULE) -> dict[str, dict[str, Any]]:
     """Scores of every set under a selection rule: accuracy, worst group, calibration error and
     more, as fractions.
 
@@ -410,6 +414,9 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
     """
     from crosswind.execution.function_answers import scores_by_set
 
+    if rule != _USUAL_RULE and not hasattr(trajectory, "selections"):
+        problem = f"is {shown(rule)}, and a model that is no trajectory has no rule; leave it out"
+        raise InputError("rule", problem)
     return scores_by_set(trajectory, split, rule)
 
 

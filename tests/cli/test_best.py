@@ -56,6 +56,11 @@ def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     assert {run.key for run in same_seed} <= keys  # the chosen settings are those that were run
     assert _status(["best", out, "--to", str(to)]) == 2
     assert "is there already" in capsys.readouterr().err
+    assert _status(["best", out, "--by-score"]) == 2
+    sentence = (
+        "--by-score: is of a search by halving, and the study searched has none; leave it out"
+    )
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_this_process")

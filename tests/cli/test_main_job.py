@@ -138,6 +138,12 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
         assert {path.name for path in Path(run_row["artifacts"]).iterdir()} >= {"job.json", *names}
 
 
+def test_an_option_is_refused_where_every_run_is_done_too(store: Path, capsys: Any) -> None:
+    words = ["run", "demo", "--scale", "tiny", "--set", "seeds=2", "--out", str(store)]
+    assert _status([*words, "--address", "auto"]) == 2
+    assert capsys.readouterr().err.endswith("error: --address: is of a Ray cluster: --engine ray\n")
+
+
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
     from crosswind.storage.predictions_file import run_predictions
     from crosswind.storage.store import Store

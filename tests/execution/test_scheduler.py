@@ -23,7 +23,8 @@ from crosswind.execution.engines.worker import one_thread
 from crosswind.execution.job_order import JobOrder
 from crosswind.execution.scheduler import drive
 from crosswind.storage.artifacts import artifact_folder
-from crosswind.storage.leases import process_start
+from crosswind.storage.leases import Driver, process_start
+from crosswind.storage.run_recorder import RunRecorder
 from crosswind.storage.store import Store
 
 
@@ -252,11 +253,34 @@ def test_what_needs_a_failed_run_fails_with_it(workers, tmp_path):
     assert (summary.failed, summary.finished) == (3, 1)
     for name in ("middle", "top"):
         assert (
-            runs[name]["reason"] == f"needs {base.key[:12]}, which failed"
+            runs[name]["reason"] == f"needs {base.key[:12]}, which failed: {runs['base']['reason']}"
             and runs[name]["attempts"] == 0
         )
     again, _ = done(tmp_path / "out", [top, middle, base, fine], workers)
     assert (again.failed, again.executed) == (3, 0)
+
+
+def test_what_needs_a_failed_run_says_why_at_the_next_driver_too(tmp_path):
+    """A driver that has only the end of a chain hands on the reason of its beginning; and what the
+    machine stopped is said of those that need it, since they run again."""
+    base, stopped = planned("base", does="raise"), planned("stopped", does="memory")
+    middle = planned("middle", (base.key,))
+    top, late = planned("top", (middle.key,)), planned("late", (stopped.key,))
+    done(tmp_path / "out", [base, middle, stopped, late])
+    with Store.open(tmp_path / "out", create=True) as store:
+        store.add_plan("toys", {}, {}, [base, middle, top, stopped, late])
+        recorder = RunRecorder(store, Driver.current())
+        recorder.blocked([top.key], middle.key)
+        runs = {run["labels"]["method"]: run for run in store.runs("toys")}
+        assert runs["top"]["reason"] == runs["middle"]["reason"]
+        assert runs["top"]["reason"].endswith(f", which failed: {runs['base']['reason']}")
+        assert {name: run["cause"] for name, run in runs.items()} == {
+            **dict.fromkeys(("base", "middle", "top")),
+            **dict.fromkeys(("stopped", "late"), "memory"),
+        }
+        drive(store, [base, middle, top, stopped, late], Inline(JOB))
+        again = {run["labels"]["method"]: run["reason"] for run in store.runs("toys")}
+        assert again == {name: run["reason"] for name, run in runs.items()}
 
 
 def test_failed_runs_get_another_chance_only_when_asked(tmp_path):

@@ -1,6 +1,7 @@
 """Models that nobody trains here stand in a study beside trained ones: a table of predictions, an
 ONNX file, a Python function."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,9 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.studies.plans import of_kind
 
 import crosswind as cw
+from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.execution.jobs import GIVEN
+from crosswind.live.state import LiveStudy
 from crosswind.models.given.function import load_function
+from crosswind.reports.runs.tables import trouble_table
 from crosswind.storage.predictions_file import read_predictions, run_predictions
 from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
@@ -204,6 +208,36 @@ def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
     assert metrics[0]["nll"] > 0
     assert metrics[1] == metrics[2]
     assert metrics[0]["nll"] == pytest.approx(metrics[1]["nll"])
+
+
+def test_a_run_that_needs_a_failed_job_says_why_that_failed(
+    tmp_path: Path, digits: cw.AttributedDataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence stood once on standard error, and in no row, report or status."""
+    ids = [*digits.ids, digits.ids[3]]
+    polars.DataFrame({"id": ids, "label": [1] * len(ids)}).write_csv(tmp_path / "dup.csv")
+    models = {"mlp": {}, "table": {"model": "predictions", "path": str(tmp_path / "dup.csv")}}
+    results = cw.run_study({**STUDY, "models": models}, tmp_path / "out")
+    failed = [row["reason"] for row in results.rows if row["status"] == "failed"]
+    sentence = f"dup.csv has two rows for the id {ids[3]}"
+    assert len(set(failed)) == len(failed) == 4
+    assert all(re.fullmatch(f"needs [0-9a-f]{{12}}, which failed: {sentence}", at) for at in failed)
+    once = f"{failed[0][:18]} or another, which failed: {sentence}"
+    assert str(results).endswith(f"4 of 8 runs failed: {once}.")
+    assert not any(sentence in warning for warning in results.warnings)
+    assert _status(["status", str(tmp_path / "out")]) == 0
+    assert f"\n  4 failed: {once}\n" in capsys.readouterr().out
+    assert _status(["status", str(tmp_path / "out"), "--json"]) == 0
+    (failure,) = json.loads(capsys.readouterr().out)[0]["failures"]
+    assert (failure["reason"], failure["runs"], len(failure["keys"])) == (once, 4, 4)
+    with Store.open(tmp_path / "out") as store:
+        (live_failure,) = LiveStudy(store, "outside").look()["failures"]
+    assert (live_failure["reason"], live_failure["runs"]) == (once, 4)
+    table = trouble_table(results.report.runs)
+    assert table is not None
+    cells = [dict(zip(table.columns, row, strict=True)) for row in table.cells]
+    assert [row["seeds"] for row in cells] == ["0, 1", "0, 1"]
+    assert all(" or another, which failed: " in row["reason"] for row in cells)
 
 
 @pytest.mark.parametrize("name", ["logits", "names"])

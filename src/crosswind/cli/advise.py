@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crosswind.cli.options import AsJson, Overrides, Scale, StudyName, print_json, written
+from crosswind.cli.options import (
+    AsJson,
+    Overrides,
+    Scale,
+    StudyName,
+    print_json,
+    refuse_unheard,
+    written,
+)
 from crosswind.core.errors import InputError, shown, unknown
 
 if TYPE_CHECKING:
@@ -55,22 +63,37 @@ def advise_command(
         ),
     ] = None,
     classes: Annotated[
-        int, typer.Option("--classes", metavar="N", min=2, max=1000, help="Described: classes.")
-    ] = 2,
-    values: Annotated[
-        int,
-        typer.Option("--values", metavar="N", min=2, max=1000, help="Described: attribute values."),
-    ] = 2,
-    tie: Annotated[
-        float,
+        int | None,
         typer.Option(
-            "--tie", metavar="SHARE", min=0, max=1, help="Described: rows that follow the shift."
+            "--classes", metavar="N", min=2, max=1000, help="Described: classes; default: 2."
         ),
-    ] = 0.95,
+    ] = None,
+    values: Annotated[
+        int | None,
+        typer.Option(
+            "--values",
+            metavar="N",
+            min=2,
+            max=1000,
+            help="Described: attribute values; default: 2.",
+        ),
+    ] = None,
+    tie: Annotated[
+        float | None,
+        typer.Option(
+            "--tie",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Described: rows that follow the shift; default: 0.95.",
+        ),
+    ] = None,
     kind: Annotated[
-        str,
-        typer.Option("--kind", metavar="KIND", help="Described: pictures, texts or numbers."),
-    ] = "pictures",
+        str | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="Described: pictures (the default), texts or numbers."
+        ),
+    ] = None,
     pretrained: Annotated[
         bool, typer.Option("--pretrained", help="Described: the network has weights of other data.")
     ] = False,
@@ -105,7 +128,7 @@ def advise_command(
     The evidence is results of many small studies that Crosswind carries, and of your own stores.
     """
     from crosswind.advice.answer import Known, advise
-    from crosswind.advice.subject import described, of_two_tables, study_with
+    from crosswind.advice.subject import study_with
 
     if model is not None:
         model = _registered(model)
@@ -119,23 +142,30 @@ def advise_command(
     if target is not None and not _is_table(str(what)):
         problem = "stands beside a table to train on, which is no study and no description"
         raise InputError("TARGET", problem)
-    if to is not None and to.exists():
-        raise InputError("--to", f"{to} is there already; name another file")
+    if to is not None:
+        _check_to(to, shift, target)
+    options = {
+        "--label": label,
+        "--attribute": attribute,
+        "--study": study_name,
+        "--scale": scale,
+        "--set": settings,
+        "--rows": rows,
+        "--data": data,
+        "--classes": classes,
+        "--values": values,
+        "--tie": tie,
+        "--kind": kind,
+        "--pretrained": pretrained,
+    }
     if shift is not None:
-        subject = described(
-            shift,
-            kind=kind,
-            rows=_rows(rows, data),
-            classes=classes,
-            values=values,
-            tie=tie,
-            pretrained=pretrained,
+        _refuse_of_others("--shift", "a described shift", options)
+        subject = _described(
+            shift, _rows(rows, data), classes, values, tie, kind or "pictures", pretrained
         )
-    elif target is not None:
-        subject = of_two_tables(str(what), target, label, attribute)
     else:
         folder = Path() if to is None else to.parent
-        subject = _subject_of(str(what), label, attribute, folder, study_name, scale, settings)
+        subject = _subject_of(str(what), target, folder, options)
     if not subject.problems:
         problem = "has no attribute of several values beside its label, so nothing can shift in it"
         raise InputError(str(what), problem)
@@ -153,6 +183,57 @@ def advise_command(
     typer.echo("\n\n".join(problem_advice.to_text() for problem_advice in advice))
     if to is not None:
         typer.echo(f"wrote {to}: crosswind run {to}")
+
+
+_DESCRIBED = ("--rows", "--data", "--classes", "--values", "--tie", "--kind", "--pretrained")
+_HEARD = {
+    "a table": ("--label", "--attribute"),
+    "a store": ("--study",),
+    "a study": ("--scale", "--set"),
+    "a described shift": _DESCRIBED,
+}
+"""The options that are heard for one kind of subject, and for no other."""
+
+
+def _refuse_of_others(word: str, subject_kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that says something of another kind of subject than `word` is. Raises
+    `InputError`."""
+    for kind, names in _HEARD.items():
+        if kind != subject_kind:
+            problem = f"says something of {kind}, and {word} is taken as {subject_kind}"
+            refuse_unheard({name: options[name] for name in names}, problem)
+
+
+def _check_to(to: Path, shift: str | None, target: str | None) -> None:
+    """Refuse a file that cannot be written, and a study of what has no data or of two tables."""
+    if to.exists():
+        raise InputError("--to", f"{to} is there already; name another file")
+    if shift is not None:
+        problem = "needs a table, a study or a store: a described shift has no data; leave it out"
+        raise InputError("--to", problem)
+    if target is not None:
+        problem = (
+            "writes the study of one table, and two are named; leave out --to, or TARGET for a study"
+            " of the table to train on"
+        )
+        raise InputError("--to", problem)
+
+
+def _described(
+    shift: str,
+    rows: int,
+    classes: int | None,
+    values: int | None,
+    tie: float | None,
+    kind: str,
+    pretrained: bool,
+) -> Subject:
+    """The subject of a shift that is described, with the usual number where none was typed."""
+    from crosswind.advice.subject import described
+
+    typed = {"classes": classes, "values": values, "tie": tie}
+    numbers: dict[str, Any] = {name: value for name, value in typed.items() if value is not None}
+    return described(shift, kind=kind, rows=rows, pretrained=pretrained, **numbers)
 
 
 def _is_table(word: str) -> bool:
@@ -189,24 +270,22 @@ def _rows(rows: int | None, data: str | None) -> int:
     return ROWS[data]
 
 
-def _subject_of(
-    what: str,
-    label: str | None,
-    attribute: str | None,
-    folder: Path,
-    study_name: str | None,
-    scale: str | None,
-    settings: Sequence[str] | None,
-) -> Subject:
+def _subject_of(what: str, target: str | None, folder: Path, options: Mapping[str, Any]) -> Subject:
     """The subject that a word names: a table by its ending, a store by its folder or address, else
-    a study."""
-    from crosswind.advice.subject import of_store, of_study, of_table
+    a study. `options` by name: those of another kind of subject are refused."""
+    from crosswind.advice.subject import of_store, of_study, of_table, of_two_tables
 
     if _is_table(what):
-        return of_table(what, label, attribute, folder)
+        _refuse_of_others(what, "a table", options)
+        columns = options["--label"], options["--attribute"]
+        if target is not None:
+            return of_two_tables(what, target, *columns)
+        return of_table(what, *columns, folder)
     if what.startswith("postgresql") or Path(what).is_dir():
-        return of_store(what, study_name)
-    return of_study(what, scale, settings or ())
+        _refuse_of_others(what, "a store", options)
+        return of_store(what, options["--study"])
+    _refuse_of_others(what, "a study", options)
+    return of_study(what, options["--scale"], options["--set"] or ())
 
 
 def _evidence(subject: Subject, stores: Sequence[str] | None) -> polars.DataFrame:

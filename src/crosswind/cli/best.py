@@ -12,6 +12,7 @@ from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
     from crosswind.studies.best_settings import BestPoint
+    from crosswind.studies.spec import Study
 
 
 def best_command(
@@ -56,6 +57,7 @@ def best_command(
         name = study_name or names[0]
         entry = store.study(name)
         study = study_from({**entry["given"], "name": name}, where=f"study {name}")
+        _check_by_score(study, by_score)
         rule_name = rule or study.selection[0]
         best = best_points(study, store.results(name), rule_name, by_score)
         fields = frozen_study(entry["given"], study, best, seeds)
@@ -88,6 +90,13 @@ def best_command(
     with written("--to", to):
         to.write_text(head + text, encoding="utf-8")
     typer.echo(f"wrote {to}: crosswind run {to}")
+
+
+def _check_by_score(study: Study, by_score: bool) -> None:
+    """Refuse `--by-score` of a study in which no point is stopped. Raises `InputError`."""
+    if by_score and (study.search is None or study.search.halving is None):
+        problem = f"is of a search by halving, and the study {study.name} has none; leave it out"
+        raise InputError("--by-score", problem)
 
 
 def _ended_words(point: BestPoint) -> str:

@@ -13,6 +13,7 @@ from crosswind.core.printing import utf8
 from crosswind.unlabelled.request import NEAR_ROWS, POOL_ROWS, EstimateRequest
 
 _FIELDS = {
+    "pool_rows": "--pool-rows",
     "near_rows": "--neighbour-rows",
     "settings": "--set",
     "beside_classes": "--beside-classes",

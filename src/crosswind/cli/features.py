@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import listed, written
+from crosswind.cli.options import listed, refuse_unheard, written
 from crosswind.core.errors import InputError
 
 
@@ -38,13 +38,15 @@ def features_command(
         ),
     ] = None,
     rows: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--rows",
             metavar="SET",
-            help="A set of the run's study, or all: every row of its data, in order.",
+            help=(
+                "A set of the run's study, or all: every row of its data, in order; default: test."
+            ),
         ),
-    ] = "test",
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +69,9 @@ def features_command(
             help="Attributes that the picture is coloured by; default: the run's.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of UMAP.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Of UMAP; default: 0.")
+    ] = None,
 ) -> None:
     """Write the features that a model has for rows, float32 [rows, d], with the id and the
     attributes of every row."""
@@ -77,14 +81,19 @@ def features_command(
 
     if umap:
         check_extra("features", "--umap", "UMAP")
+    else:
+        refuse_unheard({"--by": by, "--seed": seed}, "is of the picture that --umap draws")
+    if "#" not in model and rows != "all":
+        problem = f"names a set of a run, STORE#KEY, and {model} is none: it is asked for all rows"
+        refuse_unheard({"--rows": rows}, problem)
     try:
-        table = features_of(model, data, rows, apply_settings({}, settings or []))
+        table = features_of(model, data, rows or "test", apply_settings({}, settings or []))
         with written("--out", out):
             maps = []
             if umap:  # first: it may refuse
                 from crosswind.reports.rows.feature_map import write_map
 
-                maps = write_map(table, out, listed(by) or (), seed)
+                maps = write_map(table, out, listed(by) or (), seed or 0)
             paths = [*table.write(out), *maps]
     except InputError as error:
         head, dot, subfield = error.field.partition(".")

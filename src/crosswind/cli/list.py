@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from crosswind.cli.completion import ROOMS, listed
-from crosswind.cli.options import AsJson, Root, print_json
+from crosswind.cli.options import AsJson, Root, print_json, refuse_unheard
 from crosswind.core.errors import unknown
 
 WIDE, NARROW = 200, 130
@@ -50,6 +50,9 @@ def list_command(
     always (drawn or built in), ready (prepared), in part (with other settings), no.
     """
     room = None if kind is None else room_of(kind)
+    if room != "sources":
+        problem = "is where the data of sources lie: crosswind list sources --root DIR"
+        refuse_unheard({"--root": root}, problem)
     if room:
         rows = _rows(room, root)
     else:

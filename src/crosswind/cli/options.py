@@ -116,6 +116,14 @@ def progress_bar(time_left: bool = False) -> Iterator[Any]:
         yield display
 
 
+def refuse_unheard(options: Mapping[str, object], problem: str) -> None:
+    """Refuse the first of `options`, values by name, that was typed and would not be heard: a flag
+    that is set, or a value that is there. `problem`: why not. Raises `InputError`."""
+    for option, value in options.items():
+        if value is not None and value is not False and value != []:
+            raise InputError(option, f"{problem}; leave it out")
+
+
 def listed(words: str | None) -> list[str] | None:
     """The words of an option `A,B,...`; None where it was not given."""
     if words is None:

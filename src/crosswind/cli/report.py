@@ -26,22 +26,22 @@ def report_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="text|csv|latex|json",
-            help="How tables are written.",
+            help="How tables are written; default: text.",
             autocompletion=formats,
         ),
-    ] = "text",
+    ] = None,
     table_choice: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--tables",
             metavar="two|all",
-            help="Which tables are printed as text, below the findings.",
+            help="Which tables are printed as text, below the findings; default: two.",
         ),
-    ] = "two",
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +77,7 @@ def report_command(
     from crosswind.storage.store import Store
 
     form = _checked_form(form, table_choice, out, as_json)
-    paged = not no_page and (page is not None or (form == "text" and out is None))
+    paged = _is_paged(page, no_page, usual=form == "text" and out is None)
     with Store.open(where) as store, no_collection():
         if study is not None:
             names = [store.study(study)["name"]]
@@ -95,7 +95,7 @@ def report_command(
         elif form == "json":
             print_json({"studies": [record.to_json() for record in records]})
         else:
-            _print(records, tables, form, table_choice)
+            _print(records, tables, form, table_choice or "two")
         for record in records:
             warn_of_damage(record.name, record.damaged, where)
         if figures is not None:
@@ -104,16 +104,33 @@ def report_command(
             typer.echo(make_page(store, records, page), err=True)
 
 
-def _checked_form(form: str, table_choice: str, out: Path | None, as_json: bool) -> str:
+def _is_paged(page: Path | None, no_page: bool, usual: bool) -> bool:
+    """Whether a page is written; `usual`: where no option says so. Raises `InputError`."""
+    if no_page and page is not None:
+        raise InputError(
+            "--page", f"names {page} for the page, and --no-page wants none; leave one"
+        )
+    return not no_page and (page is not None or usual)
+
+
+def _checked_form(
+    form: str | None, table_choice: str | None, out: Path | None, as_json: bool
+) -> str:
     """The form that tables are written in. Raises `InputError` for options that are none, or do not
     go together."""
-    if form not in _SUFFIX:
+    if form not in (None, *_SUFFIX):
         raise unknown("--format", "format", form, _SUFFIX)
-    if table_choice not in ("two", "all"):
+    if as_json and form not in (None, "json"):
+        raise InputError("--json", f"is another form than --format {form}; leave one out")
+    form = "json" if as_json else form or "text"
+    if table_choice not in (None, "two", "all"):
         raise unknown("--tables", "choice", table_choice, ("two", "all"))
+    if table_choice == "two" and (form != "text" or out is not None):
+        problem = "chooses what is printed as text; another form and --out have all tables"
+        raise InputError("--tables", f"{problem}; leave it out")
     if out is not None and out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
-    return "json" if as_json else form
+    return form
 
 
 def _tables_of(records: Sequence[StudyRecord], form: str, every: bool) -> list[ReportTable]:

@@ -133,7 +133,7 @@ def run_command(
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
-    may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json))
+    may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json, address))
     if may_be_done and _is_done(study, scale, settings or (), out, store_url):
         return 0
     from crosswind.execution.running import (

@@ -11,7 +11,7 @@ import typer
 from crosswind.cli import completion
 from crosswind.cli.completion import ROOMS, SHOWN
 from crosswind.cli.list import room_of
-from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json
+from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json, refuse_unheard
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import listing
 
@@ -54,14 +54,17 @@ def show_command(
     ] = None,
     settings: Overrides = None,
     size: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--size", metavar="PX", help="Side of the picture, whose middle square is taken."
+            "--size",
+            metavar="PX",
+            help="Side of the picture, whose middle square is taken; default: 128.",
         ),
-    ] = 128,
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Another seed, other draws.")
-    ] = 0,
+        int | None,
+        typer.Option("--seed", metavar="N", help="Another seed, other draws; default: 0."),
+    ] = None,
 ) -> None:
     """Show one thing: what it does, its settings with their domains and defaults, its source.
 
@@ -69,12 +72,16 @@ def show_command(
     --out PNG [--set knob=value].
     """
     if image is not None or out is not None:
-        _draw_sheet(kind, name, image, out, settings or [], size, seed)
+        if as_json:
+            problem = "prints a card, and --image and --out draw a contact sheet; leave one out"
+            raise InputError("--json", problem)
+        side = 128 if size is None else size
+        _draw_sheet(kind, name, image, out, settings or [], side, seed or 0)
         return
-    if settings:
-        raise InputError(
-            "--set", "goes with --image and --out, for the contact sheet of a transform"
-        )
+    refuse_unheard(
+        {"--set": settings, "--size": size, "--seed": seed},
+        "goes with --image and --out, for the contact sheet of a transform",
+    )
     if name is None and kind != "training":
         kind, name = _of_any_kind(kind), kind
     cards = {"training": _training, "run": _run, "studies": _study, "methods": _method}

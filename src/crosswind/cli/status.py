@@ -105,16 +105,23 @@ def _failure_in_words(failure: Mapping[str, Any]) -> str:
 def status_row(store: Any, name: str) -> dict[str, Any]:
     """The state of one study as plain values: counts by status, failures by reason, warnings, and
     what `Store.damaged` sees."""
-    reasons: dict[tuple[str, str | None], list[str]] = {}
+    from crosswind.storage.failure_reasons import root_reason, shared_reason
+
+    failed: dict[tuple[str, str | None], list[tuple[str, str]]] = {}
     counts = store.counts(name)
     for run in store.runs(name) if counts["failed"] else ():
         if run["status"] == "failed":
-            reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(
-                run["key"]
-            )
+            reason = run["reason"] or "no reason recorded"
+            group = failed.setdefault((root_reason(reason), run["cause"]), [])
+            group.append((run["key"], reason))
     failures = [
-        {"reason": reason, "cause": cause, "runs": len(keys), "keys": keys}
-        for (reason, cause), keys in reasons.items()
+        {
+            "reason": shared_reason(reason for _, reason in group),
+            "cause": cause,
+            "runs": len(group),
+            "keys": [key for key, _ in group],
+        }
+        for (_, cause), group in failed.items()
     ]
     warnings = [{"text": text, "runs": number} for text, number in store.warnings(name)]
     return {

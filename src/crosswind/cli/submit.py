@@ -125,6 +125,9 @@ def _check_options(
     if tasks > 1 and (store_url is None or "://" not in store_url):
         problem = "several tasks may be on several machines, which share no SQLite file"
         raise InputError("--store", f"{problem}; name a database: postgresql://USER@HOST/NAME")
+    if store_url is not None and "://" not in store_url:
+        problem = f"{store_url!r} is no URL such as postgresql://HOST/NAME"
+        raise InputError("--store", f"{problem}; a folder is named by --out")
     if time is not None and not _TIME.fullmatch(time):
         raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
     for option, name in names.items():

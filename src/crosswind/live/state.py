@@ -22,6 +22,7 @@ from crosswind.core.errors import StoreError
 from crosswind.core.types import ROWS
 from crosswind.storage.artifacts import artifact_folder, checkpoint_folder
 from crosswind.storage.database import now, runs, scores, study_runs
+from crosswind.storage.failure_reasons import root_reason, shared_reason
 from crosswind.storage.store import DONE, STATUSES, Store
 
 __all__ = ["LiveStudy"]
@@ -200,14 +201,21 @@ class LiveStudy:
             .where(runs.c.status == "failed", runs.c.kind == ROWS)
             .order_by(runs.c.finished, runs.c.key)
         )
-        grouped: dict[tuple[str, str], list[str]] = {}
-        for key, reason, cause in self._read(query):
+        grouped: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for key, recorded, cause in self._read(query):
             if key in self._pairs:
-                grouped.setdefault((reason or "no reason recorded", cause or ""), []).append(key)
+                reason = recorded or "no reason recorded"
+                group = grouped.setdefault((root_reason(reason), cause or ""), [])
+                group.append((key, reason))
         ordered = sorted(grouped.items(), key=lambda failure: -len(failure[1]))
         return [
-            {"reason": reason, "cause": cause, "runs": len(keys), "key": keys[0]}
-            for (reason, cause), keys in ordered[:FAILURES]
+            {
+                "reason": shared_reason(reason for _, reason in group),
+                "cause": cause,
+                "runs": len(group),
+                "key": group[0][0],
+            }
+            for (_, cause), group in ordered[:FAILURES]
         ]
 
     def _workers(

@@ -141,6 +141,17 @@ class Proposal:
         return Proposal(study_text(draft), (*remarks, Note(reason)), draft)
 
 
+def _check_of_pictures(table: str, inputs: Inputs | None, options: Mapping[str, Any]) -> None:
+    """Refuse an option of pictures where the study will read none. Raises `InputError`."""
+    if inputs is not None and inputs.kind == "images":
+        return
+    kind = "no pictures" if inputs is None else "texts"
+    for option, value in options.items():
+        if value is not None:
+            problem = f"is of pictures, and of {Path(table).name} the study reads {kind}"
+            raise InputError(option, f"{problem}; leave it out")
+
+
 def propose(
     table: str,
     images: str | None = None,
@@ -163,6 +174,7 @@ def propose(
     """
     rows = read_table(table, "TABLE", header, "name its columns, such as --header {names}")
     inputs = inputs_of(rows, columns_of(rows), table, images, text)
+    _check_of_pictures(table, inputs, {"--images": images, "--size": size})
     read_columns = () if inputs is None else inputs.columns
     spelled = one_value_each(rows, [name for name in rows.columns if name not in read_columns])
     rows = spelled.rows

@@ -38,6 +38,7 @@ from crosswind.reports.scores.results import Place, PlaceResults, Results, arran
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Cell, ReportTable
 from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.failure_reasons import different_reasons
 from crosswind.storage.store import DONE
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class StudyRecord:
         for status in ("failed", "diverged"):
             reasons = [reason for state, reason in self.found.runs.values() if state == status]
             if reasons:
-                first_reasons = list(dict.fromkeys(map(plain, reasons)))[:_REASONS_SHOWN]
+                first_reasons = different_reasons(map(plain, reasons))[:_REASONS_SHOWN]
                 words = "; ".join(filter(None, first_reasons))
                 counted = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
                 lines.append(f"{counted}: {words}." if words else f"{counted}.")

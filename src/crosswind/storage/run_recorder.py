@@ -20,6 +20,7 @@ from crosswind.core.errors import StoreError, one_line
 from crosswind.storage import artifacts
 from crosswind.storage.artifacts import plain_json
 from crosswind.storage.database import drivers, now, runs, scores, sentences, text
+from crosswind.storage.failure_reasons import handed_on
 from crosswind.storage.leases import HEARTBEAT_SECONDS, Driver
 from crosswind.storage.store import DONE, Store, in_chunks
 
@@ -249,16 +250,27 @@ class RunRecorder:
         _end(connection, whose, status="failed", **failure)
         return True
 
-    def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
+    def blocked(self, keys: Sequence[str], needed: str, why: str = "") -> None:
         """Record as failed the pending runs `keys`, which need, directly or through others, the run
-        `needed`, and `why` they cannot have it.
+        `needed`, and `why` they cannot have it; by default that it failed, and its reason.
+
+        They have the cause of that run too, since what the machine stopped runs again. A run that
+        is blocked itself hands on what blocks it: the first of a chain is what has to be mended.
         """
-        reason = one_line(f"needs {needed[:12]}, {why}")
-        values = {"status": "failed", "reason": reason, "blocked_by": needed}
         with self.store.transaction() as connection:
             finished_at = now(connection)
+            columns = runs.c.reason, runs.c.cause, runs.c.blocked_by
+            failure = connection.execute(sa.select(*columns).where(runs.c.key == needed)).first()
+        values: dict[str, Any] = {"reason": handed_on(needed, why), "blocked_by": needed}
+        if failure is not None and not why:
+            if failure.blocked_by:
+                values = failure._asdict()
+            else:
+                values["reason"] = handed_on(needed, reason=failure.reason)
+                values["cause"] = failure.cause
+        values["reason"] = one_line(values["reason"])
         chosen = runs.c.status == "pending"
-        self._update(keys, chosen, finished=finished_at, **values)
+        self._update(keys, chosen, status="failed", finished=finished_at, **values)
 
     def _clear_up(self) -> None:
         def done(keys: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from crosswind.unlabelled.number_tables import is_frame, label_beside
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
 from crosswind.unlabelled.score_tables import tables_of_arrays
+from crosswind.unlabelled.unread_options import SCORES, refuse_unread
 
 
 def answer_request(request: EstimateRequest) -> Estimates:
@@ -62,6 +63,7 @@ def _of_scores(request: EstimateRequest) -> Estimates:
         raise InputError(
             "source", "must be a table of scores with a column of labels, as predictions is one"
         )
+    refuse_unread(request, SCORES)
     predictions, source, label, classes = (
         request.predictions,
         request.source,
@@ -71,6 +73,11 @@ def _of_scores(request: EstimateRequest) -> Estimates:
     if hasattr(predictions, "detach"):  # a tensor
         predictions = predictions.detach().cpu().numpy()
     if isinstance(predictions, np.ndarray) and not predictions.dtype.names:
+        if label is not None:
+            problem = (
+                "names a column, and an array has none; its labels stand in the pair of source"
+            )
+            raise InputError("label", f"{problem}; leave it out")
         predictions, source, names = tables_of_arrays(predictions, source, classes)
         label = label_beside(names)
     return ask_table(predictions, source, label, request.estimators, classes)

@@ -41,6 +41,7 @@ from crosswind.unlabelled.model_columns import listed_columns, unnamed_columns
 from crosswind.unlabelled.model_under_test import AskedModel, Sets, asked_model, reordered
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.target_rows import Rows, codes_of, plain_rows, read_rows
+from crosswind.unlabelled.unread_options import refuse_unread
 
 _TWICE = 48
 """Rows that are asked for again, in another order and number."""
@@ -66,6 +67,7 @@ def ask(request: EstimateRequest) -> Estimates:
     target, labelled_rows, column_notes = _read_both(request, subject)
     names = _class_names(subject, request.classes, labelled_rows)
     kind = target.dataset.check_inputs().kind
+    refuse_unread(request, kind)
     settings_by_estimator = estimator_settings(estimator_facts, request.estimators, kind)
     first_model = _Questions(
         subject,

@@ -37,6 +37,7 @@ from crosswind.unlabelled.number_tables import (
 )
 from crosswind.unlabelled.request import EstimateRequest
 from crosswind.unlabelled.score_table_estimate import ask_table
+from crosswind.unlabelled.unread_options import refuse_unread_of_frames
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -51,6 +52,7 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
     array where it names none and tells their number, the texts of the column `text`, else all but
     the label. Raises `InputError`, `DataError`.
     """
+    refuse_unread_of_frames(request)
     _check_answers(request.model, title)
     columns = getattr(request.model, "read_columns", None) or fitted_columns(request.model, title)
     fitted_names = columns.names

@@ -12,6 +12,7 @@ from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Seeds
 from crosswind.reports.scores.results import Results
 from crosswind.reports.tables import Cell, ReportTable, picked
+from crosswind.storage.failure_reasons import root_reason, shared_reason
 from crosswind.storage.json_columns import columns_of
 
 _REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
@@ -129,15 +130,18 @@ def _is_listed(axis: str, labels: Sequence[Mapping[str, Any]]) -> bool:
 def _seeds_by_trouble(arranged: Results) -> dict[str, list[str]]:
     """The seeds that failed or diverged, by where they did and why."""
     several_splits = len({run.split_seed for run in arranged.runs}) > 1
-    seeds: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for run, (status, reason) in arranged.runs.items():
         if status in ("diverged", "failed"):
             axes = (run.data, run.shift, run.size, run.model, run.method, run.point)
             where = ", ".join(filter(None, axes))
             why = one_line(reason) or "no reason recorded"
             seed = str(Seeds(run.split_seed, run.seed) if several_splits else run.seed)
-            seeds.setdefault(f"{status}: {where}: {why}", []).append(seed)
-    return seeds
+            groups.setdefault((status, where, root_reason(why)), []).append((seed, why))
+    return {
+        f"{status}: {where}: {shared_reason(why for _, why in group)}": [seed for seed, _ in group]
+        for (status, where, _), group in groups.items()
+    }
 
 
 def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
@@ -148,14 +152,15 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     for run in runs:
         if run["status"] in ("failed", "diverged"):
             where = [str(run["labels"].get(name) or "") for name in names]
-            groups.setdefault((run["status"], *where, _trouble(run)), []).append(run)
+            groups.setdefault((run["status"], *where, root_reason(_trouble(run))), []).append(run)
     labels = [run["labels"] for group in groups.values() for run in group]
     several_splits = len({run_labels.get("split_seed", 0) for run_labels in labels}) > 1
     rows: list[dict[str, Cell]] = []
-    for (status, *where, reason), group_runs in groups.items():
+    for (status, *where, _), group_runs in groups.items():
         seeds = ", ".join(_seed_words(run, several_splits) for run in group_runs)
         axes = {name: value or None for name, value in zip(names, where, strict=True)}
         first_key = str(group_runs[0]["key"])[:10]
+        reason = shared_reason(map(_trouble, group_runs))
         cells = {"seeds": seeds, "reason": reason, "key of the first": first_key}
         rows.append({"status": status, **axes, **cells})
     notes = [

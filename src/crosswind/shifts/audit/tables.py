@@ -75,6 +75,7 @@ def read_tables(
     in neither or a label that training lacks, `DataError` for a table that cannot be read.
     """
     sides = [_frame(train, "train", header), _frame(target, "target", header)]
+    _check_header(header, sides)
     train_names = sides[0].columns
     all_names = list(dict.fromkeys([*train_names, *sides[1].columns]))
     if label not in train_names:
@@ -114,6 +115,13 @@ def read_tables(
         raise DataError(f"no attribute is left to audit ({_reasons(skipped)})")
     all_columns = (label_column, *audited_columns)
     return Tables(label, labelled, all_columns, skipped, tuple(answers.notes))
+
+
+def _check_header(header: Sequence[str] | None, sides: Sequence[DataFrame]) -> None:
+    """Raise `InputError` for names of columns that no table needed."""
+    if header is not None and all(side.columns != list(header) for side in sides):
+        problem = "names the columns of a CSV file without names, and both tables have theirs"
+        raise InputError("header", f"{problem}; leave it out")
 
 
 def _check_columns(field: str, chosen: Sequence[str], all_names: Sequence[str]) -> None:
@@ -210,6 +218,12 @@ class _Coded:
     def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
         """The code that each row has by the code of its word."""
         return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
+
+
+def frame_in_memory(table: Any, header: Sequence[str] | None = None) -> DataFrame:
+    """The rows of one training table, of any of the forms of `read_tables`. Raises `InputError`,
+    `DataError`."""
+    return _frame(table, "train", header)
 
 
 def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:

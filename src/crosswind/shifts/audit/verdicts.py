@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.seeds import stream
 from crosswind.shifts.audit import messages
 from crosswind.shifts.audit.attribution import AttributePart, Explanation, explain
@@ -35,10 +35,12 @@ from crosswind.shifts.audit.measures import (
     v_interval,
     variation_interval,
 )
-from crosswind.shifts.audit.tables import read_tables, split_tables
+from crosswind.shifts.audit.tables import frame_in_memory, read_tables, split_tables
 from crosswind.shifts.split import Split
 
 SC, LDD, UDS, LABEL = KINDS
+_PART_COLUMNS = ("split", "part", "partition", "fold", "subset", "set")
+"""Usual names of a column that says which of several sets a row is of."""
 FEW_ROWS = 20
 """Rows of a table below which nobody is told that there is no shift."""
 
@@ -69,15 +71,27 @@ def audit(  # noqa: PLR0913 - settings by name
         if isinstance(option, str):
             raise InputError(name, f"must be a list of columns, not {option!r}")
     if isinstance(train, Split):
+        target = "test" if target is None else target
         if not isinstance(target, str):
             set_names = [*train.validation, *train.evaluation]
             raise InputError("target", "must name a set of the split", set_names)
+        for name, option in (
+            ("names", names),
+            ("header", header),
+            ("same", same),
+            ("distinct", distinct),
+        ):
+            if option:
+                problem = "is of two tables, and a split has its classes already; leave it out"
+                raise InputError(name, problem)
         tables = split_tables(train, target, columns, seed)
         if label is not None and label != tables.label:
             raise InputError("label", f"the split's label is {tables.label!r}, not {label!r}")
     else:
         if not isinstance(label, str):
             raise InputError("label", "names the column of the label, and is missing")
+        if target is None:
+            raise _no_target(train, header)
         tables = read_tables(train, target, label, columns, names, header, same, distinct)
     audits, notes = judge(tables.columns, tables.labelled, seed)
     label_column = tables.columns[0]
@@ -93,6 +107,25 @@ def audit(  # noqa: PLR0913 - settings by name
         tables.skipped,
         (*tables.notes, *notes),
     )
+
+
+def _no_target(train: Any, header: Sequence[str] | None) -> InputError:
+    """The error for a table without another to compare with: of one that has a column of parts, how
+    they are handed over."""
+    problem = "is needed: the second table, of the rows that a model is for"
+    frame = frame_in_memory(train, header)
+    for name in frame.columns:
+        if name.lower() not in _PART_COLUMNS:
+            continue
+        values = [str(value) for value in frame[name].drop_nulls().unique(maintain_order=True)]
+        if len(values) > 1:
+            listed = ", ".join(map(shown, values[:4]))
+            problem += (
+                f"; {name!r} of the training table has {listed}: hand over the rows of one as train"
+                " and those of another as target"
+            )
+            break
+    return InputError("target", problem)
 
 
 def judge(
