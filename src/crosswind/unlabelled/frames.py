@@ -72,28 +72,43 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
     source_table: dict[str, Any] | None = None
     label = None
     if labelled is not None:
-        label = request.label
-        if label is None or label in names:
+        label = request.label or label_beside(names)
+        if label in names:
             label = label_beside(names)
-        source_table = {**_scores(request.model, labelled, title, names, "source")}
-        if len(labels) != len(source_table[names[0]]):
-            n_answers = len(source_table[names[0]])
-            raise DataError(
-                f"{title} answers {counted(n_answers, 'row')} of source, and there are"
-                f" {counted(len(labels), 'label')}"
-            )
-        source_table[label] = labels
+        scores = _scores(request.model, labelled, title, names, "source")
+        source_table = {**scores, label: _labels_beside(scores, labels, title)}
     inputs = _inputs(_opened(request.data, "data"), columns, fitted_names, "data", text)
     predictions = _scores(request.model, inputs, title, names, "data")
     estimates = ask_table(predictions, source_table, label, request.estimators, names)
     notes = list(estimates.notes)
-    if inputs.columns and fitted_names is None and columns.chosen is None and text is None:
+    if text is None:
+        names_columns = fitted_names is not None or columns.chosen is not None
         table = "data" if request.source is None else "source"
-        notes.append(unnamed_columns(title, f"the frame of {table}", inputs.columns))
-    if inputs.unread and text is None:
-        notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
+        notes += _column_notes(inputs, "" if names_columns else table, title)
     data = Path(request.data).name if isinstance(request.data, str | Path) else "the rows of data"
     return replace(estimates, model=title, data=data, notes=tuple(notes))
+
+
+def _column_notes(inputs: _ClassifierInputs, in_order_of: str, title: str) -> list[str]:
+    """Notes on the columns that a classifier reads and those that it does not. `in_order_of`: the
+    table whose order its columns have, "" where it names them."""
+    notes = []
+    if inputs.columns and in_order_of:
+        notes.append(unnamed_columns(title, f"the frame of {in_order_of}", inputs.columns))
+    if inputs.unread:
+        notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
+    return notes
+
+
+def _labels_beside(scores: dict[str, NDArray[Any]], labels: list[str], title: str) -> list[str]:
+    """The labels, where there is one for each row of the scores. Raises `DataError`."""
+    n_answers = len(next(iter(scores.values())))
+    if len(labels) != n_answers:
+        raise DataError(
+            f"{title} answers {counted(n_answers, 'row')} of source, and there are"
+            f" {counted(len(labels), 'label')}"
+        )
+    return labels
 
 
 def _text_column(request: EstimateRequest) -> str | None:
