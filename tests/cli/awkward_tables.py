@@ -243,7 +243,22 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "points between thousands": (
         csv({**COMMAS, "pay": [f"{1 + row % 9}.{row * 7 % 1000:03},5" for row in range(N)]}, ";"),
-        "pay: numbers with signs or units: write the numbers alone (row 1 has '1.000,5')",
+        "pay: points between thousands, '1.000,5' is 1000.5",
+    ),
+    "commas between thousands": (
+        with_column("pay", lambda row: f'"{900 + row * 37:,}"'),
+        "pay: commas between thousands, '1,011' is 1011",
+    ),
+    "commas of which nobody can tell what they are": (
+        csv(
+            {
+                "diagnosis": moles()["diagnosis"],
+                "ruler": moles()["ruler"],
+                "pay": [f"{1 + row % 9},{row + 100}" for row in range(N)],
+            },
+            ";",
+        ),
+        "pay: '1,100' may be 1100 or 1.100, and nothing in the table says which",
     ),
     "dates alone": (
         csv(

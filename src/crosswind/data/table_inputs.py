@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
-from crosswind.data.tabular import MISSING, has_column
+from crosswind.data.tabular import has_column
+from crosswind.data.written_numbers import MISSING, written_numbers
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
-NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
-"""What stands for a missing number; in columns of words some of these are values."""
 IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
 """Usual names of columns whose values name the rows."""
 DATE = (
@@ -37,6 +36,14 @@ MOST_REPEATED_VALUES = 20
 """A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
 """Values of a column that is an input by its categories, one number each."""
+
+
+class DoubtfulNumbers(DataError):
+    """A column whose commas may stand between thousands or before fractions; `doubt` says so."""
+
+    def __init__(self, path: str, name: str, row: int, doubt: str) -> None:
+        super().__init__(f"{path}, column {name!r}, row {row + 1}: {doubt}")
+        self.doubt = doubt
 
 
 def with_bins(rows: DataFrame, bins: Mapping[str, Any], path: str, field: str) -> DataFrame:
@@ -86,8 +93,11 @@ def _edges(cuts: Any, field: str) -> list[float]:
 
 
 def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
-    """A column as numbers, NaN where it has no value: float64 [n]. Raises `DataError` for a cell
-    that is no number."""
+    """A column as numbers, NaN where it has no value: float64 [n].
+
+    Texts are read as `written_numbers` has it. Raises `DataError` for a cell that is no number,
+    `DoubtfulNumbers` for commas that may stand between thousands or before fractions.
+    """
     import polars
 
     column = rows.get_column(name)
@@ -104,24 +114,20 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     if column.dtype != polars.String:
         numbers = column.cast(polars.Float64, strict=False)
         return _finite(numbers.to_numpy().astype(np.float64), name, path)
-    texts = column.str.strip_chars()
-    texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
-    numbers = texts.cast(polars.Float64, strict=False)
-    if numbers.null_count() > texts.null_count() and not texts.str.contains(r"\.").any():
-        # Decimal commas, as spreadsheets of half the world write them.
-        numbers = texts.str.replace(",", ".", literal=True).cast(polars.Float64, strict=False)
-    broken_cells = numbers.is_null() & texts.is_not_null()
-    no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
-    broken = (broken_cells & ~no_value).arg_true()
+    written = written_numbers(rows.with_columns(column), name)
+    if written.doubt:
+        raise DoubtfulNumbers(path, name, written.doubtful_row, written.doubt)
+    broken = written.broken.arg_true()
     if len(broken):
         more_words = ""
         if len(broken) > 1:
             more_words = f" ({counted(len(broken) - 1, 'more such row')})"
         problem = (
-            f"{path}, column {name!r}, row {broken[0] + 1}: {texts[broken[0]]!r} is no"
+            f"{path}, column {name!r}, row {broken[0] + 1}: {column[broken[0]].strip()!r} is no"
             f" number{more_words}"
         )
         raise DataError(problem)
+    numbers = written.numbers
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
 
 
@@ -158,6 +164,8 @@ def why_no_input(rows: DataFrame, name: str) -> str:
         return ""
     try:
         numbers = numbers_of(rows, name, "")
+    except DoubtfulNumbers as error:
+        return error.doubt
     except DataError:
         if are_dates(values):
             return "dates or times"

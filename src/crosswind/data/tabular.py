@@ -28,6 +28,7 @@ from crosswind.data.frames import with_texts
 from crosswind.data.headers import first_row_in_header, names_for, repeated_header
 from crosswind.data.preamble import plain_table, separator_of
 from crosswind.data.spellings import Spellings, UnitDoubts, spellings_of_series
+from crosswind.data.written_numbers import MISSING
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -40,7 +41,6 @@ PLAIN = ("", ".txt", ".data", ".dat", ".asc")
 OTHER_TABLES = (".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".dta", ".sav", ".rds", ".pkl")
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
-MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 MANY_NUMBERS = 1000
 _UNQUOTED = re.compile(rb'"[^"]*"')
 NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"

@@ -18,12 +18,13 @@ from crosswind.data.rules import WORD
 from crosswind.data.table_inputs import (
     DATE,
     IDENTIFIERS,
-    NO_NUMBERS,
+    DoubtfulNumbers,
     are_dates,
     counts_rows,
     lacks_value,
     numbers_of,
 )
+from crosswind.data.written_numbers import NO_NUMBERS
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -184,10 +185,11 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     texts = all_texts.filter(polars.Series(~empty))
     if not len(texts):
         return TableColumn(name, "empty", n_empty=n_empty)
-    numbers = _numbers(rows, name)
+    numbers, doubt = _numbers(rows, name)
     numeric = numbers is not None
     no_values: tuple[str, ...] = ()
-    if numeric:
+    number_of: dict[str, float] = {}
+    if numbers is not None:
         # Among numbers NA and its like are no class, as they are no number.
         is_word = texts.str.to_lowercase().is_in(list(NO_NUMBERS))
         no_values = tuple(texts.filter(is_word).unique().sort())
@@ -198,10 +200,13 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     values = texts.unique().sort()
     kind = _kind(name, texts, values, numbers)
     ordered = values.to_list() if kind == "classes" else []
-    if numeric:
-        ordered.sort(key=_number_of)
-    graded = numeric and _is_graded(name, ordered)
-    flaw = "" if numeric or kind not in ("identifier", "other") else _flaw(all_texts, empty)
+    if numbers is not None and ordered:
+        number_of = dict(zip(all_texts.to_list(), numbers.tolist(), strict=True))
+        ordered.sort(key=number_of.__getitem__)
+    graded = numeric and _is_graded(name, [number_of[value] for value in ordered])
+    flaw = ""
+    if not numeric and kind in ("identifier", "other"):
+        flaw = doubt or _flaw(all_texts, empty)
     return TableColumn(
         name=name,
         kind=kind,
@@ -278,13 +283,13 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
     return "other"
 
 
-def _is_graded(name: str, values: Sequence[str]) -> bool:
+def _is_graded(name: str, numbers: Sequence[float]) -> bool:
     """Whether three or more numbers are grades rather than numbers of classes: fractions, or by the
     name of the column."""
-    if len(values) <= 2:
+    if len(numbers) <= 2:
         return False
     words = set(re.split(r"[^a-z]+", name.lower()))
-    return any(_number_of(value) % 1 for value in values) or bool(words & GRADES)
+    return any(number % 1 for number in numbers) or bool(words & GRADES)
 
 
 def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
@@ -324,16 +329,12 @@ def word_counts(rows: DataFrame, columns: Sequence[str]) -> Series:
     return joined_texts.str.count_matches(WORD.pattern)
 
 
-def _numbers(rows: DataFrame, name: str) -> NDArray[np.float64] | None:
-    """The column as numbers; None where one of its values is none."""
+def _numbers(rows: DataFrame, name: str) -> tuple[NDArray[np.float64] | None, str]:
+    """The column as numbers, None where one of its values is none, and why nobody can tell what
+    its numbers are."""
     try:
-        return numbers_of(rows, name, "")
+        return numbers_of(rows, name, ""), ""
+    except DoubtfulNumbers as error:
+        return None, error.doubt
     except DataError:
-        return None
-
-
-def _number_of(value: str) -> float:
-    lower = value.lower()
-    if lower in ("true", "false"):
-        return float(lower == "true")
-    return float(value.replace(",", "."))
+        return None, ""

@@ -15,6 +15,7 @@ import numpy as np
 from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
 from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import read_table
+from crosswind.data.written_numbers import thousands_note
 from crosswind.proposals.columns import (
     UNITS,
     TableColumn,
@@ -222,6 +223,9 @@ def propose(
     remarks += _remarks(*blank_notes, *_more_texts(inputs, text), *_unparted(rows, inputs))
     remarks += _remarks(*_without_numbers(columns, options.get("numbers", []), rows.height))
     remarks += _remarks(*_codes_of_nothing(rows, options.get("numbers", [])))
+    of_numbers = [*options.get("numbers", []), *([chosen.name] if chosen.cuts else [])]
+    notes = [thousands_note(rows, name) for name in of_numbers]
+    remarks += _remarks(*(note for note in notes if note))
     if inputs.kind == "numbers" and not draft.forest:
         remarks.append(Note(NO_FOREST))
     return Proposal(study_text(draft), tuple(remarks), draft)
@@ -432,9 +436,9 @@ def _options(
             options["blank"] = "leave-out"
             notes.append(f"{counted(blank, 'row')} without a text left out")
     else:
-        by_kind = columns_of(_of_columns(rows, inputs.columns))
+        by_name = columns_of(rows)  # of the whole table, whose other columns say what commas are
         for option, are_numbers in (("numbers", True), ("categories", False)):
-            named = [name for name, column in by_kind.items() if column.is_number == are_numbers]
+            named = [name for name in inputs.columns if by_name[name].is_number == are_numbers]
             if named:
                 options[option] = named
     cuts = _cuts(label, designs)

@@ -32,6 +32,7 @@ from crosswind.data.table_inputs import (
     without_missing,
 )
 from crosswind.data.tabular import has_column, texts
+from crosswind.data.written_numbers import thousands_note
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -186,7 +187,15 @@ class Table(PreparedSource):
         columns = input_columns(raw, chosen["numbers"], chosen["categories"], path)
         inputs, _ = input_array(raw, columns, path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
-        dataset = replace(dataset, ids=row_numbers, input_columns=columns)
+        of_thousands = [
+            ("", note) for name in chosen["numbers"] if (note := thousands_note(raw, name))
+        ]
+        dataset = replace(
+            dataset,
+            ids=row_numbers,
+            input_columns=columns,
+            notes=(*dataset.notes, *of_thousands),
+        )
         spec = InputSpec.features(inputs.shape[1])
         return with_inputs(dataset, "table", inputs, spec)
 
