@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crosswind.data.spellings import mixed_truths
+
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
@@ -23,6 +25,8 @@ LOOKED_AT = 20_000
 SURELY_THOUSANDS = 30
 """So many different numbers of three digits behind their comma, beside whole ones without a comma,
 are no fractions: of these one in ten ends in a zero, which is not written."""
+MOST_TRUTHS = 20
+"""Ways in which a column writes true and false, capitals told apart."""
 _EXPONENT = r"([eE][+-]?\d+)?"
 _PLAIN = rf"^[+-]?(\d+\.?\d*|\.\d+){_EXPONENT}$"
 _WITH_COMMA = rf"^[+-]?(\d+,?\d*|,\d+){_EXPONENT}$"
@@ -50,7 +54,8 @@ class WrittenNumbers:
 
 def written_numbers(rows: DataFrame, name: str) -> WrittenNumbers:
     """A column of texts of a table as numbers; the other columns of the table say what its commas
-    are where it does not say so itself."""
+    are where it does not say so itself. Truths that are written in several ways, of which 1 and 0
+    may be one, are 1 and 0."""
     import polars
 
     texts = rows.get_column(name).str.strip_chars()
@@ -63,6 +68,10 @@ def written_numbers(rows: DataFrame, name: str) -> WrittenNumbers:
         if _all_groups_by_points(words) and _fractions_of_others(rows, name) == {","}:
             return WrittenNumbers(_without(texts, "."), broken, between_thousands=".")
         return WrittenNumbers(numbers, broken)
+    truths = mixed_truths(words.unique().to_list()) if words.n_unique() <= MOST_TRUTHS else {}
+    if truths:
+        numbers = texts.replace(truths).cast(polars.Float64, strict=False)
+        return WrittenNumbers(numbers, broken & False)
     thousands = _may_have_commas_between_thousands(words)
     fractions = _may_have_commas_before_fractions(words)
     doubt = ""

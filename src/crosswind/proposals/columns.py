@@ -15,14 +15,20 @@ from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
+from crosswind.data.spellings import mixed_truths
 from crosswind.data.table_inputs import (
     DATE,
+    GRADES,
     IDENTIFIERS,
+    MEASURE,
     DoubtfulNumbers,
     are_dates,
+    are_measures,
     counts_rows,
     lacks_value,
     numbers_of,
+    told_apart,
+    why_code,
 )
 from crosswind.data.written_numbers import NO_NUMBERS
 
@@ -63,11 +69,6 @@ TEXTS = frozenset(
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
 )
 """Usual names of a column of texts, however few or short they are."""
-GRADES = frozenset(
-    ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
-    + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
-)
-"""Words in names of columns whose numbers are in order, however few there are."""
 UNITS = (
     "patient",
     "patient_id",
@@ -186,6 +187,11 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     if not len(texts):
         return TableColumn(name, "empty", n_empty=n_empty)
     numbers, doubt = _numbers(rows, name)
+    code = "" if numbers is None else why_code(series, name, numbers)
+    if numbers is not None and (code or (doubt := told_apart(series, numbers))):
+        numbers = None
+    truths = mixed_truths(texts.unique().to_list()) if numbers is not None else {}
+    all_texts, texts = all_texts.replace(truths), texts.replace(truths)
     numeric = numbers is not None
     no_values: tuple[str, ...] = ()
     number_of: dict[str, float] = {}
@@ -206,7 +212,9 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     graded = numeric and _is_graded(name, [number_of[value] for value in ordered])
     flaw = ""
     if not numeric and kind in ("identifier", "other"):
-        flaw = doubt or _flaw(all_texts, empty)
+        flaw = doubt or (code if kind == "other" else "")
+        if not flaw and not code:
+            flaw = _flaw(all_texts, empty)
     return TableColumn(
         name=name,
         kind=kind,
@@ -242,6 +250,7 @@ def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
     for pattern, described in (
         (DATE, "dates, which are not read as numbers"),
         (_SIGNED, "numbers with signs or units: write the numbers alone"),
+        (MEASURE, "numbers with signs or units: write the numbers alone"),
     ):
         if int(of_words.str.contains(pattern).sum()) > n_present / 2:
             return f"{described} ({row_words})"
@@ -276,7 +285,7 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "numbers"
     if are_dates(values):
         return "other"
-    if n_words(texts) >= 3:
+    if n_words(texts) >= 3 and (lower in TEXTS or not are_measures(texts)):
         return "texts"
     if n_values > n_rows / 2 or IDENTIFIERS.search(name):
         return "identifier"
