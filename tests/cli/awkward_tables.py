@@ -270,14 +270,14 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "true in four ways, two of them numbers": (
         with_column("smoker", lambda row: ("TRUE", "FALSE", "1", "0")[row // 2 % 4]),
-        "'0' and 'FALSE' and 1 more such pair of 'smoker' may be one value: the study takes them",
+        "columns 'ruler', 'age', 'size', 'smoker' are what a model reads",
     ),
     "yes in three ways, one of them a number": (
         with_column("smoker", lambda row: ("Yes", "No", "Y", "N", "1", "0")[row // 2 % 6]),
         "columns 'ruler', 'age', 'size', 'smoker' are what a model reads",
     ),
     "a fraction in two ways": (
-        with_column("dose", lambda row: ("1,5", "1.5", "2", "3")[row // 2 % 4]),
+        with_column("dose", lambda row: ('"1,5"', "1.5", "2", "3")[row // 2 % 4]),
         "columns 'ruler', 'age', 'size', 'dose' are what a model reads",
     ),
     "numbers of admission": (

@@ -34,10 +34,10 @@ DATE = (
 """How dates and times are written, for polars."""
 MEASURE = (
     r"^[^\p{L}\d]*\d+"  # a number, with a sign or a currency
-    r"([^\p{L}\d]*\p{L}{0,4}[^\p{L}\d]*\d+)*"  # more of them, with signs or a short unit between
+    r"([^\p{L}\d]+(\p{L}{1,4}[^\p{L}\d]+)?\d+)*"  # more of them, a sign or a short unit between
     r"([^\p{L}\d]*\p{L}{1,5}){0,2}[^\p{L}\d]*$"  # and a unit
 )
-"""How numbers with signs and units are written, for polars."""
+"""How numbers with signs and units are written, for polars; names of numbers and dashes fit too."""
 GRADES = frozenset(
     ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
     + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
@@ -200,7 +200,7 @@ def told_apart(column: Series, numbers: NDArray[np.float64]) -> str:
 
 def are_measures(texts: Series) -> bool:
     """Whether most texts are numbers with signs or units, such as `12 ± 2` or `120 / 80 mmHg`."""
-    matches = texts.str.contains(MEASURE)
+    matches = texts.str.contains(MEASURE) & texts.str.contains(r"[\s±]")
     return int(matches.sum()) > len(texts) / 2
 
 

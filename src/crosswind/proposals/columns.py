@@ -20,7 +20,6 @@ from crosswind.data.table_inputs import (
     DATE,
     GRADES,
     IDENTIFIERS,
-    MEASURE,
     DoubtfulNumbers,
     are_dates,
     are_measures,
@@ -247,13 +246,10 @@ def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
             " numbers alone, and leave cells without one empty"
         )
     of_words = texts.filter(polars.Series(present))
-    for pattern, described in (
-        (DATE, "dates, which are not read as numbers"),
-        (_SIGNED, "numbers with signs or units: write the numbers alone"),
-        (MEASURE, "numbers with signs or units: write the numbers alone"),
-    ):
-        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
-            return f"{described} ({row_words})"
+    if int(of_words.str.contains(DATE).sum()) > n_present / 2:
+        return f"dates, which are not read as numbers ({row_words})"
+    if int(of_words.str.contains(_SIGNED).sum()) > n_present / 2 or are_measures(of_words):
+        return f"numbers with signs or units: write the numbers alone ({row_words})"
     return ""
 
 
