@@ -114,9 +114,9 @@ def refuse_cut_off(rows: DataFrame, inputs: Inputs, table: str) -> None:
     column = inputs.columns[0]
     row_numbers, names = _values(rows, column)
     folder = FileFolder(Path(inputs.folder), inputs.folder)
-    with_name = [place for place, name in enumerate(names) if name]
+    with_name = [position for position, name in enumerate(names) if name]
     files = folder.files_of(
-        [names[place] for place in with_name], column, table, row_numbers[with_name]
+        [names[position] for position in with_name], column, table, row_numbers[with_name]
     )
     faults = []
     for row, file in zip(row_numbers[with_name].tolist()[:MOST_FILES], files, strict=False):

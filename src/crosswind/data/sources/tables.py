@@ -109,8 +109,8 @@ class Table(PreparedSource):
         except NoValue as error:
             name = "blank" if error.column == self.path_column else "empty"
             raise DataError(f"{error}; fill it in, or say {name}: leave-out") from None
-        said = tuple(("", note) for note in notes)
-        dataset = replace(reading.dataset, notes=(*reading.dataset.notes, *said))
+        reading_notes = tuple(("", note) for note in notes)
+        dataset = replace(reading.dataset, notes=(*reading.dataset.notes, *reading_notes))
         return replace(reading, dataset=dataset)
 
     def of(self, rows: DataFrame, path: str) -> Reading:
