@@ -366,8 +366,8 @@ PATHS: dict[str, tuple[Any, str]] = {
     "paths below a home": (lambda row: f"~/img/{row:04}.png", READ),
     "paths of a notebook": (lambda row: f"../input/moles/img/{row:04}.png", READ),
     "paths of a notebook, one of them missing": (
-        lambda row: f"../input/moles/img/{'x' * (row == 0)}{row:04}.png",
-        "table.csv, column 'file', row 1: there is no file '../input/moles/img/x0000.png' in '.'",
+        lambda row: f"../input/moles/img/{'x' * (row == 5)}{row:04}.png",
+        "row 6: there is no file '../input/moles/img/x0005.png' in '.'",
     ),
     "rows without a picture": (
         lambda row: "" if row % 40 == 3 else f"img/{row:04}.png",
