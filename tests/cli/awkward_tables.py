@@ -243,7 +243,54 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "points between thousands": (
         csv({**COMMAS, "pay": [f"{1 + row % 9}.{row * 7 % 1000:03},5" for row in range(N)]}, ";"),
-        "pay: numbers with signs or units: write the numbers alone (row 1 has '1.000,5')",
+        "pay: points between thousands, '1.000,5' is 1000.5",
+    ),
+    "commas between thousands": (
+        with_column("pay", lambda row: f'"{900 + row * 37:,}"'),
+        "pay: commas between thousands, '1,011' is 1011",
+    ),
+    "commas of which nobody can tell what they are": (
+        csv(
+            {
+                "diagnosis": moles()["diagnosis"],
+                "ruler": moles()["ruler"],
+                "pay": [f"{1 + row % 9},{row + 100}" for row in range(N)],
+            },
+            ";",
+        ),
+        "pay: '1,100' may be 1100 or 1.100, and nothing in the table says which",
+    ),
+    "numbers with a spread": (
+        with_column("hb", lambda row: f"{10 + row % 30} ± {row % 4}"),
+        "columns 'ruler', 'age', 'size' are what a model reads",
+    ),
+    "pressures of blood": (
+        with_column("bp", lambda row: f"{100 + row} / {60 + row % 40} mmHg"),
+        "bp: numbers with signs or units: write the numbers alone (row 1 has '100 / 60 mmHg')",
+    ),
+    "true in four ways, two of them numbers": (
+        with_column("smoker", lambda row: ("TRUE", "FALSE", "1", "0")[row // 2 % 4]),
+        "columns 'ruler', 'age', 'size', 'smoker' are what a model reads",
+    ),
+    "yes in three ways, one of them a number": (
+        with_column("smoker", lambda row: ("Yes", "No", "Y", "N", "1", "0")[row // 2 % 6]),
+        "columns 'ruler', 'age', 'size', 'smoker' are what a model reads",
+    ),
+    "a fraction in two ways": (
+        with_column("dose", lambda row: ('"1,5"', "1.5", "2", "3")[row // 2 % 4]),
+        "columns 'ruler', 'age', 'size', 'dose' are what a model reads",
+    ),
+    "numbers of admission": (
+        with_column("accession", lambda row: 9007199254740993 + row // 3 * 7),
+        "accession: 80 whole numbers so long that a model, which reads float32, tells only 1 of",
+    ),
+    "numbers of districts": (
+        with_column("zip", lambda row: f"{1000 + row // 2 % 40:05}"),
+        "zip: codes with zeros in front, such as '01000': no numbers",
+    ),
+    "names that look like powers": (
+        with_column("plate", lambda row: f"{40 + row // 4}E{row // 4 % 20}"),
+        "plate: names such as '40E0', which only look like numbers",
     ),
     "dates alone": (
         csv(
@@ -317,6 +364,11 @@ PATHS: dict[str, tuple[Any, str]] = {
     "accents as file systems write them": (lambda row: f"img/\xe9{row:04}.png", READ),
     "addresses of files": (lambda row: f"file:///data/ann/img/{row:04}.png", READ),
     "paths below a home": (lambda row: f"~/img/{row:04}.png", READ),
+    "paths of a notebook": (lambda row: f"../input/moles/img/{row:04}.png", READ),
+    "paths of a notebook, one of them missing": (
+        lambda row: f"../input/moles/img/{'x' * (row == 5)}{row:04}.png",
+        "row 6: there is no file '../input/moles/img/x0005.png' in '.'",
+    ),
     "rows without a picture": (
         lambda row: "" if row % 40 == 3 else f"img/{row:04}.png",
         "6 rows without a picture left out",

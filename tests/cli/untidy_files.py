@@ -290,7 +290,9 @@ CASES: dict[str, Case] = {
     # Separators and quotes
     "semicolons and decimal commas": Case(plain(DECIMAL_COMMA), (LABEL,), mean=("age", AGE)),
     "commas between thousands": Case(
-        plain(THOUSANDS), (LABEL, "weight", "row 1 has '1,0", "write the numbers alone")
+        plain(THOUSANDS),
+        (LABEL, "weight: commas between thousands, '1,0"),
+        mean=("weight", WEIGHT),
     ),
     "bars with spaces around": Case(
         plain(text_of(patients(), " | ")), (LABEL,), mean=("weight", WEIGHT)
@@ -298,7 +300,7 @@ CASES: dict[str, Case] = {
     "single quotes": Case(
         plain("\n".join("'" + x.replace(",", "','") + "'" for x in text_of(patients()).split())),
         (LABEL,),
-        ("'age'", "row 1", "write the numbers alone"),
+        mean=("age", AGE),
     ),
     "lines and quotes inside of texts": Case(
         plain(reviews(lambda row: 'she said "so,\nwell"')), ("320 rows", "stars': bad 160")

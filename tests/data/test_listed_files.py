@@ -51,6 +51,7 @@ FOUND = [
     (["/mnt/raw/part_1/ISIC_1.jpg"], ["raw/part_1/ISIC_1.jpg"]),
     (["sub.folder/c"], ["sub.folder/c.png"]),
     (["x/same", "y/same"], ["x/same.png", "y/same.png"]),
+    (["../input/set/x/same.png", "../input/set/a.png"], ["x/same.png", "a.png"]),
 ]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError
+from crosswind.data.table_inputs import numbers_of, why_code
 
 COLUMNS: dict[str, list[Any]] = {
     "age": [30, 45, None, 60, 72, 18],
@@ -153,3 +154,55 @@ def test_what_cannot_be_is_one_sentence(path: Path, settings: dict[str, Any], wo
     options = {"path": str(path), "columns": ["ill"], **settings}
     with pytest.raises(CrosswindError, match=words):
         open_source("table", options, "data")
+
+
+TRUTHS = ("TRUE", "no", "1", "0", None)
+
+
+def test_truths_in_several_ways_are_numbers() -> None:
+    frame = polars.DataFrame({"smoker": TRUTHS})
+    assert numbers_of(frame, "smoker", "t").tolist()[:4] == [1, 0, 1, 0]
+    for words in (("yes", "no"), ("TRUE", "True"), ("yes", "1", "2"), ("y", "n", "1")):
+        with pytest.raises(CrosswindError, match="is no number"):
+            numbers_of(polars.DataFrame({"smoker": words}), "smoker", "t")
+
+
+CODES = {
+    "one width": (["01000", "10999", "00017"], True),
+    "no width": (["7", "012", "0017"], False),
+    "no zeros": (["1000", "2000"], False),
+    "zeros alone": (["0", "1", "10"], False),
+    "fractions": (["0.5", "00.7"], False),
+    "powers": (["47E17", "12E03"], True),
+    "one digit before the power": (["1E5", "2E6"], False),
+    "a sign in the power": (["10e-3", "12e+03"], False),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes_are_no_numbers(name: str) -> None:
+    cells, is_code = CODES[name]
+    frame = polars.DataFrame({"zip": cells})
+    numbers = numbers_of(frame, "zip", "t")
+    assert bool(why_code(frame["zip"], "zip", numbers)) == is_code
+    assert not why_code(frame["zip"].alias("age"), "age", numbers) or name == "powers"
+
+
+def test_codes_of_a_frame_are_categories() -> None:
+    codes = [f"{1000 + row % 25:05}" for row in range(100)]
+    dataset = cw.from_frame({"ill": ["a", "b"] * 50, "zip": codes}, label="ill")
+    assert str(dataset.input) == "features of 25 numbers"
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_long_numbers_that_a_model_cannot_tell_apart_are_said(as_text: bool) -> None:
+    longest = [9007199254740993 + 2 * row for row in range(60)]
+    cells = polars.Series("visit", longest).cast(polars.String if as_text else polars.Int64)
+    frame = polars.DataFrame({"ill": ["a", "b"] * 30, "visit": cells})
+    words = "60 whole numbers so long that a model, which reads float32, tells only 1 of them apart"
+    with pytest.raises(CrosswindError, match=f"no model learns from 'visit' \\({words}"):
+        cw.from_frame(frame, label="ill", columns=[])
+    dataset = cw.from_frame(frame, label="ill", numbers=["visit"], columns=["ill"])
+    assert any(f"visit: {words}" in sentence for _, sentence in dataset.notes)
+    apart = frame.with_columns(visit=polars.Series([20_000_000 + 7 * row for row in range(60)]))
+    assert cw.from_frame(apart, label="ill", numbers=["visit"], columns=["ill"]).notes[:-1] == ()

@@ -30,9 +30,36 @@ _REMEDY = "fetch it again, or leave it out"
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000")
 
 
+_ENDS = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG": b"IEND"}
+"""How files of pictures begin, and what stands at their end."""
+_TAIL = 256  # bytes, of which some programs append a few to a picture
+
+
 class Refused(Exception):
     """Why bytes are not taken as an image, as the end of a sentence; which file it is about is
     added where it is known."""
+
+
+def cut_off(file: Path) -> str:
+    """Why a JPEG or PNG file is no whole picture, as the end of a sentence; empty for another file
+    and for a whole one.
+
+    Its end is looked at, which takes no decoding; only a file without its usual end is decoded.
+    """
+    with file.open("rb") as opened:
+        head = opened.read(4)
+        end = next((end for begin, end in _ENDS.items() if head.startswith(begin)), None)
+        if end is None:
+            return ""
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - _TAIL))
+        if end in opened.read():
+            return ""
+    try:
+        decoded(file, 1)
+    except Refused as error:
+        return str(error)
+    return ""
 
 
 def decoder(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 20_000
 """Rows of a column whose cells are compared with its first one by what they look like."""
+MOST_CLASSES = 20
+"""A column of more different values is hardly the one that is to be told."""
 _USUAL = (
     "path file filename filepath image image_id image_path img images picture photo name id index"
     " row label labels class class_id target y species category diagnosis answer text texts"
@@ -92,19 +94,24 @@ def _cells_that(cells: Sequence[Cell], looks: Sequence[_Look], look_name: str) -
 
 def names_for(first: Sequence[str | None], columns: Sequence[Series]) -> list[str]:
     """Names that a table without any may take: `path` for its images, `label` for its last column
-    of few values."""
+    of a few values, or where none has so few the last one whose values repeat."""
     names = [f"column{position + 1}" for position in range(len(first))]
     for position, column in enumerate(columns):
         below = column.head(LOOKED_AT).drop_nulls()
         if "path" not in names and _share_of_images(below) > _MOSTLY:
             names[position] = "path"
-    for position in reversed(range(len(columns))):
-        if (
-            names[position] != "path"
-            and "label" not in names
-            and columns[position].n_unique() * 2 <= max(2, len(columns[position]))
-        ):
-            names[position] = "label"
+    n_values = [column.n_unique() for column in columns]
+    classes = [number for number, count in enumerate(n_values) if 1 < count <= MOST_CLASSES]
+    repeated = [
+        number
+        for number, column in enumerate(columns)
+        if n_values[number] * 2 <= max(2, len(column))
+    ]
+    for candidates in (classes, repeated):
+        labels = [number for number in candidates if number in repeated and names[number] != "path"]
+        if labels:
+            names[labels[-1]] = "label"
+            break
     return names
 
 

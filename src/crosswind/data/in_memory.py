@@ -3,7 +3,8 @@ frame of attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from crosswind.core.types import InputSpec, column_name, listed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
+from crosswind.data.one_value import doubts_of
 from crosswind.data.sources.columns import of_columns, with_inputs
 from crosswind.data.sources.packed_texts import contents_of
 from crosswind.data.sources.tables import Table
-from crosswind.data.table_inputs import MOST_REPEATED_VALUES, numbers_of, why_no_input
-from crosswind.data.tabular import has_column
+from crosswind.data.spellings import shown_apart
+from crosswind.data.table_inputs import MOST_REPEATED_VALUES, numbers_of, why_code, why_no_input
+from crosswind.data.tabular import NoValue, has_column
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -54,7 +57,8 @@ def from_frame(
 
     `label`: a column that is an attribute whatever `columns` says. `bins`: column of numbers ->
     increasing numbers that part it into classes. `empty`: what becomes of a row without a value in
-    an attribute, "refuse", "leave-out" or "value". `unit`: the column whose equal values are kept
+    an attribute, "refuse", "leave-out" or "value"; by "leave-out" one without a picture or a text is
+    left out too. `unit`: the column whose equal values are kept
     in one role. `columns`: which are attributes; by default all that are not inputs. Raises
     `InputError` for settings, `DataError` for what frame, folder or array hold.
     """
@@ -85,9 +89,28 @@ def from_frame(
         size=size,
         unit=unit,
         empty=empty,
+        blank="leave-out" if empty == "leave-out" else "refuse",
         columns=_listed(columns),
     )
-    return table.of(rows, f"the frame {name!r}").dataset
+    try:
+        dataset = table.of(rows, f"the frame {name!r}").dataset
+    except NoValue as error:
+        remedy = 'fill it in, or say empty="leave-out"'
+        raise DataError(f"{error}; {remedy}") from None
+    return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
+
+
+def _alike(dataset: AttributedDataset) -> Iterator[tuple[str, str]]:
+    """What is said of each attribute with values that may be one: nobody has said yet whether they
+    are, and they are taken as different ones."""
+    for attribute in dataset.table.names:
+        for values in doubts_of(dataset, attribute)[:1]:
+            quoted = " and ".join(shown_apart(values))
+            yield (
+                attribute,
+                f"{attribute}: {quoted} may be one value and are taken as different ones:"
+                " cw.with_same makes them one, cw.with_distinct says that they differ",
+            )
 
 
 def _listed(names: str | Sequence[str] | None) -> list[str] | None:
@@ -131,8 +154,10 @@ def _is_numbers(rows: DataFrame, name: str) -> bool:
     column = rows.get_column(name)
     if not column.dtype.is_numeric():
         try:
-            numbers_of(rows, name, "")
+            numbers = numbers_of(rows, name, "")
         except DataError:
+            return False
+        if why_code(column, name, numbers):
             return False
     return bool(column.drop_nulls().n_unique() > MOST_REPEATED_VALUES)
 

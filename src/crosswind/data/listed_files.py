@@ -68,16 +68,18 @@ class FileFolder:
 
         A name is taken as it stands where that is a file. Else backslashes are slashes, and an
         absolute path is taken from the folder on. One written on another machine is taken from the
-        first part on from which all such paths are files here. One that leads upwards is taken from
-        where it no longer does. Then the one file below the folder whose path ends with the name is
+        first part on from which most such paths are files here. One that leads upwards is taken from
+        where it no longer does, or as one of another machine. Then the one file below the folder whose path ends with the name is
         taken. It is taken in any case of letters, and with the ending of a picture where the name
         has none. Raises `DataError` that names rows, for names that lead out of the folder, are no
         file or several, and for pictures in a format that is not read.
         """
-        absolute = [
-            components for name in names if (components := _absolute_parts(name)) is not None
-        ]
-        stripped = self._foreign_parts(absolute)
+        elsewhere = []
+        for name in names:
+            components = _absolute_parts(name) or _upward_parts(name)
+            if components is not None:
+                elsewhere.append(components)
+        stripped = self._foreign_parts(elsewhere)
         files = [self._file_of(name, stripped) for name in names]
         faults = [(row, file) for row, file in enumerate(files) if isinstance(file, _Fault)]
         if faults:
@@ -103,7 +105,11 @@ class FileFolder:
             inner = _UPWARDS.sub("", relative)
             if _leads_out(inner):
                 return _OUTSIDE
-            return self._below(inner, leads_out=inner != relative)
+            upwards = inner != relative
+            below = self._below(inner, leads_out=upwards)
+            if upwards and stripped and isinstance(below, _Fault):
+                return self._below("/".join(inner.split("/")[stripped:]), leads_out=False)
+            return below
         inside = self._inside(components)
         relative = "/".join(components[stripped:] if inside is None else inside)
         return self._below(relative, leads_out=inside is None and not stripped)
@@ -138,17 +144,19 @@ class FileFolder:
         return _EMPTY
 
     def _foreign_parts(self, paths: Sequence[Sequence[str]]) -> int:
-        """How many first components of absolute paths are folders of another machine; 0 where no number
-        makes files of them."""
+        """How many first components of paths elsewhere are folders of another machine; 0 where no
+        number makes files of most of them."""
         foreign = [path for path in paths if self._inside(path) is None]
         if not foreign:
             return 0
         sample = foreign[:: max(1, len(foreign) // _SAMPLE)]
         most_folders = min(map(len, foreign))
+        most_files, best = len(sample) // 2, 0
         for number in range(1, most_folders):
-            if all(self._size_of("/".join(path[number:])) is not None for path in sample):
-                return number
-        return 0
+            n_files = sum(self._size_of("/".join(path[number:])) is not None for path in sample)
+            if n_files > most_files:
+                most_files, best = n_files, number
+        return best
 
     def _inside(self, components: Sequence[str]) -> list[str] | None:
         """The components of an absolute path below the folder, None for a path elsewhere."""
@@ -316,6 +324,16 @@ def _absolute_parts(name: str) -> list[str] | None:
     if ".." in components or not components:
         return None
     return components
+
+
+def _upward_parts(name: str) -> list[str] | None:
+    """The components of a relative path that leads upwards, from where it no longer does; None for
+    another path."""
+    relative = _clean(name.replace("\\", "/"))
+    inner = _UPWARDS.sub("", relative)
+    if inner == relative or _leads_out(inner):
+        return None
+    return inner.split("/")
 
 
 def _walk(top: Path) -> Iterable[str]:

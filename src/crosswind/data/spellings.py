@@ -180,6 +180,18 @@ def spellings_of(distinct: Sequence[str]) -> Spellings:
     return Spellings(names, _doubts(values))
 
 
+def mixed_truths(values: Sequence[str]) -> dict[str, str]:
+    """Each of some different texts as 1 or 0 where they are truths in more ways than one, such as
+    TRUE and FALSE beside 1 and 0; empty for any others."""
+    lower = {value.casefold() for value in values}
+    spelled_out = lower & {"true", "false", "yes", "no"}
+    if len(lower) < 3 or not spelled_out or not lower <= _MEANT.keys():
+        return {}
+    if len({_MEANT[word] for word in lower}) < 2:
+        return {}
+    return {value: "1" if _MEANT[value.casefold()] == "true" else "0" for value in values}
+
+
 def as_values(
     column: str, names: Sequence[str]
 ) -> tuple[tuple[str, ...], NDArray[np.int64], tuple[tuple[str, str], ...]]:

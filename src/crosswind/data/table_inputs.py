@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
-from crosswind.data.tabular import MISSING, has_column
+from crosswind.data.tabular import has_column
+from crosswind.data.written_numbers import MISSING, written_numbers
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
-NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
-"""What stands for a missing number; in columns of words some of these are values."""
 IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
 """Usual names of columns whose values name the rows."""
 DATE = (
@@ -33,10 +32,33 @@ DATE = (
     r"(\d{1,2},? ?)?('?\d{2}|\d{4})( .*)?)$"  # 31 Jan 2024, January 31, 2024, Jan-24
 )
 """How dates and times are written, for polars."""
+MEASURE = (
+    r"^[^\p{L}\d]*\d+"  # a number, with a sign or a currency
+    r"([^\p{L}\d]+(\p{L}{1,4}[^\p{L}\d]+)?\d+)*"  # more of them, a sign or a short unit between
+    r"([^\p{L}\d]*\p{L}{1,5}){0,2}[^\p{L}\d]*$"  # and a unit
+)
+"""How numbers with signs and units are written, for polars; names of numbers and dashes fit too."""
+GRADES = frozenset(
+    ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
+    + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
+)
+"""Words in names of columns whose numbers are in order, however few there are."""
+EXACT_IN_FLOAT32, EXACT_IN_FLOAT64 = 2**24, 2**53
+"""The whole numbers up to which all are held exactly."""
+LEAST_TOLD_APART = 0.9
+"""The share of a column's long whole numbers that must stay different in float32."""
 MOST_REPEATED_VALUES = 20
 """A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
 """Values of a column that is an input by its categories, one number each."""
+
+
+class DoubtfulNumbers(DataError):
+    """A column whose commas may stand between thousands or before fractions; `doubt` says so."""
+
+    def __init__(self, path: str, name: str, row: int, doubt: str) -> None:
+        super().__init__(f"{path}, column {name!r}, row {row + 1}: {doubt}")
+        self.doubt = doubt
 
 
 def with_bins(rows: DataFrame, bins: Mapping[str, Any], path: str, field: str) -> DataFrame:
@@ -86,8 +108,11 @@ def _edges(cuts: Any, field: str) -> list[float]:
 
 
 def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
-    """A column as numbers, NaN where it has no value: float64 [n]. Raises `DataError` for a cell
-    that is no number."""
+    """A column as numbers, NaN where it has no value: float64 [n].
+
+    Texts are read as `written_numbers` has it. Raises `DataError` for a cell that is no number,
+    `DoubtfulNumbers` for commas that may stand between thousands or before fractions.
+    """
     import polars
 
     column = rows.get_column(name)
@@ -104,24 +129,20 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     if column.dtype != polars.String:
         numbers = column.cast(polars.Float64, strict=False)
         return _finite(numbers.to_numpy().astype(np.float64), name, path)
-    texts = column.str.strip_chars()
-    texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
-    numbers = texts.cast(polars.Float64, strict=False)
-    if numbers.null_count() > texts.null_count() and not texts.str.contains(r"\.").any():
-        # Decimal commas, as spreadsheets of half the world write them.
-        numbers = texts.str.replace(",", ".", literal=True).cast(polars.Float64, strict=False)
-    broken_cells = numbers.is_null() & texts.is_not_null()
-    no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
-    broken = (broken_cells & ~no_value).arg_true()
+    written = written_numbers(rows.with_columns(column), name)
+    if written.doubt:
+        raise DoubtfulNumbers(path, name, written.doubtful_row, written.doubt)
+    broken = written.broken.arg_true()
     if len(broken):
         more_words = ""
         if len(broken) > 1:
             more_words = f" ({counted(len(broken) - 1, 'more such row')})"
         problem = (
-            f"{path}, column {name!r}, row {broken[0] + 1}: {texts[broken[0]]!r} is no"
-            f" number{more_words}"
+            f"{path}, column {name!r}, row {broken[0] + 1}: {column[broken[0]].strip()!r} is no"
+            f" number{more_words}; write numbers alone, and leave cells without one empty"
         )
         raise DataError(problem)
+    numbers = written.numbers
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
 
 
@@ -132,6 +153,55 @@ def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     if len(np.unique(present)) < len(present) or (present != present.round()).any():
         return False
     return bool(IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
+
+
+def why_code(column: Series, name: str, numbers: NDArray[np.float64]) -> str:
+    """Why a column that can be read as numbers holds codes, in half a sentence; empty for numbers.
+
+    Codes are of one width that zeros fill (01000), or whole numbers with an exponent that nobody
+    writes so (47E17). Grades and ages, by their names, may have zeros in front of them.
+    """
+    import polars
+
+    if column.dtype != polars.String:
+        return ""
+    texts = column.str.strip_chars()
+    words = texts.filter(polars.Series(~np.isnan(numbers)))
+    zeros = words.filter(words.str.contains(r"^0\d"))
+    if len(zeros) and bool(words.str.contains(r"^\d+$").all()):
+        shortest: Any = words.str.len_chars().min()
+        longest: Any = zeros.str.len_chars().max()
+        if shortest >= longest and not GRADES & set(re.split(r"[^a-z]+", name.lower())):
+            return f"codes with zeros in front, such as {zeros[0]!r}: no numbers"
+    names = words.filter(words.str.contains(r"^\d{2,}[eE]\d+$"))
+    if len(names):
+        return f"names such as {names[0]!r}, which only look like numbers"
+    return ""
+
+
+def told_apart(column: Series, numbers: NDArray[np.float64]) -> str:
+    """That a model, which reads numbers in float32, cannot tell long whole numbers apart, in half a
+    sentence; empty where it can. `numbers`: the column's, float64 [n]."""
+    present = numbers[~np.isnan(numbers)]
+    largest = float(np.abs(present).max(initial=0))
+    if largest <= EXACT_IN_FLOAT32 or (present != present.round()).any():
+        return ""
+    n_values = len(np.unique(present))
+    if largest >= EXACT_IN_FLOAT64:
+        n_values = column.drop_nulls().n_unique()
+    n_read = len(np.unique(present.astype(np.float32)))
+    if n_read >= LEAST_TOLD_APART * n_values:
+        return ""
+    return (
+        f"{n_values:,} whole numbers so long that a model, which reads float32, tells only"
+        f" {n_read:,} of them apart: leave names out, and count numbers from a later start"
+    )
+
+
+def are_measures(texts: Series) -> bool:
+    """Whether most texts are numbers with signs or units, such as `12 ± 2` or `120 / 80 mmHg`."""
+    matches = texts.str.contains(MEASURE) & texts.str.contains(r"[\s±]")
+    return int(matches.sum()) > len(texts) / 2
 
 
 def are_dates(texts: Series) -> bool:
@@ -158,13 +228,20 @@ def why_no_input(rows: DataFrame, name: str) -> str:
         return ""
     try:
         numbers = numbers_of(rows, name, "")
+    except DoubtfulNumbers as error:
+        return error.doubt
     except DataError:
         if are_dates(values):
             return "dates or times"
         if 2 * n_values <= len(values) or column.dtype.is_numeric():
             return ""
         return f"{n_values:,} different values in {rows.height:,} rows"
-    return "numbers the rows" if counts_rows(name, numbers) else ""
+    if counts_rows(name, numbers):
+        return "numbers the rows"
+    if why_code(column, name, numbers):
+        repeated = 2 * n_values <= len(values)
+        return "" if repeated else f"{n_values:,} different values in {rows.height:,} rows"
+    return told_apart(column, numbers)
 
 
 def _finite(numbers: NDArray[np.float64], name: str, path: str) -> NDArray[np.float64]:

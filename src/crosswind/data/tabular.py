@@ -15,7 +15,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, Attribu
 from crosswind.data.frames import with_texts
 from crosswind.data.headers import first_row_in_header, names_for, repeated_header
 from crosswind.data.preamble import plain_table, separator_of
+from crosswind.data.quoting import quote_of, stray_quote
 from crosswind.data.spellings import Spellings, UnitDoubts, spellings_of_series
+from crosswind.data.written_numbers import MISSING
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -40,7 +42,6 @@ PLAIN = ("", ".txt", ".data", ".dat", ".asc")
 OTHER_TABLES = (".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".dta", ".sav", ".rds", ".pkl")
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
-MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 MANY_NUMBERS = 1000
 _UNQUOTED = re.compile(rb'"[^"]*"')
 NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"
@@ -63,6 +64,14 @@ CONTENTS: Mapping[bytes, str] = {
 """How files begin that are named as a CSV table and are none, in lower case, and what they are."""
 
 
+class NoValue(DataError):
+    """A cell without a value, of `column`."""
+
+    def __init__(self, problem: str, column: str) -> None:
+        super().__init__(problem)
+        self.column = column
+
+
 class NoNames(DataError):
     """A table whose first line is a row."""
 
@@ -73,6 +82,7 @@ def read_table(
     names: Sequence[str] | None = None,
     remedy: str = NAMES_ADVICE,
     unnamed: str = "",
+    notes: list[str] | None = None,
 ) -> DataFrame:
     """The rows of a CSV (UTF-8, with a first line of names) or Parquet file. CSV cells are all
     text, empty ones null.
@@ -86,6 +96,9 @@ def read_table(
     `names`: of the columns of a CSV whose first line is a row; where it holds just these names, it
     is none. `unnamed`: what a column without a name is called, with {number} for its
     number, one that counts the rows too.
+
+    Rows at the end without any cell are left out, and cells behind the last name that are empty in
+    all rows; `notes` is given a sentence on each.
 
     `field` names the setting in errors about the path, `remedy` says how names are given, with
     {names} for some. Raises `InputError` for a path that is no such file and names that do not fit.
@@ -102,9 +115,7 @@ def read_table(
             text = plain_table(whole_text)
             lines_above = whole_text.count(b"\n") - text.count(b"\n")
             # Without a header first: polars would rename a column that is named twice.
-            rows = polars.read_csv(
-                text, has_header=False, infer_schema=False, separator=separator_of(text)
-            )
+            rows = _csv_rows(text, path, lines_above, [] if notes is None else notes)
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows, header = _under_names(rows, header, names, path, field, remedy)
         else:
@@ -118,12 +129,84 @@ def read_table(
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         problem = (
             _fault_of(text, path, lines_above)
+            or stray_quote(text, separator_of(text), path, lines_above)
             or f"{path} cannot be read as a table: {_first_sentence(str(error))}"
         )
         raise DataError(problem) from None
     if not unnamed:
         rows, header = _without_index(rows, header)
     return _with_names(rows, header, path, unnamed or "column{number}")
+
+
+def _csv_rows(text: bytes, path: str, lines_above: int, notes: list[str]) -> DataFrame:
+    """The lines of a CSV table as rows of text, without what is empty behind its last row and its
+    last name, of which `notes` are written. Raises `DataError` and errors of polars."""
+    import polars
+
+    separator = separator_of(text)
+    options: dict[str, Any] = {
+        "has_header": False,
+        "infer_schema": False,
+        "separator": separator,
+        "quote_char": quote_of(text, separator, path, lines_above),
+    }
+    try:
+        rows = polars.read_csv(text, **options)
+    except polars.exceptions.ComputeError:
+        n_lines = _lines_with_empty_ends(text, options)
+        if n_lines is None:
+            raise
+        rows = polars.read_csv(text, truncate_ragged_lines=True, **options)
+        if rows.height != n_lines:
+            raise
+        notes.append(f"cells behind the {rows.width} of the first line are empty and left out")
+    n_rows = rows.height - _n_empty_at_end(rows)
+    if n_rows < rows.height:
+        notes.append(f"{counted(rows.height - n_rows, 'empty row')} at the end left out")
+    return rows.head(n_rows)
+
+
+def _lines_with_empty_ends(text: bytes, options: Mapping[str, Any]) -> int | None:
+    """The number of a table's rows, its names among them, if the cells that some have beyond those
+    of the first line are empty; None if any is not."""
+    quote = options["quote_char"]
+    reader = csv.reader(
+        io.StringIO(text.decode(), newline=""),
+        delimiter=options["separator"],
+        quotechar=quote or '"',
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        strict=True,
+    )
+    n_first, n_lines = 0, 0
+    try:
+        for cells in reader:
+            n_first = n_first or len(cells)
+            if any(cell.strip() for cell in cells[n_first:]):
+                return None
+            n_lines += bool(cells)
+    except csv.Error:
+        return None
+    return n_lines
+
+
+def _n_empty_at_end(rows: DataFrame) -> int:
+    """How many rows at the end of a table of several columns have no cell with anything in it."""
+    if rows.width < 2 or any((cell or "").strip() for cell in rows.row(-1)):
+        return 0
+    return rows.height - 1 - int(is_blank(rows).not_().arg_true()[-1])
+
+
+def is_blank(rows: DataFrame) -> Series:
+    """Which rows hold nothing in any column: bool [n]."""
+    import polars
+
+    blank = polars.Series([True]).new_from_index(0, rows.height)
+    for column in rows.get_columns():
+        empty = column.is_null()
+        if column.dtype == polars.String:
+            empty |= (column.str.strip_chars() == "").fill_null(True)
+        blank &= empty
+    return blank
 
 
 def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Path, str]:
@@ -201,13 +284,29 @@ def _with_names(
             columns[name] = column.alias(name)
         elif not column.equals(columns[name], null_equal=True):
             row = int(column.ne_missing(columns[name]).arg_true()[0]) + 1
+            second = ""
+            if _are_names(rows):
+                second = ", and where row 1 holds a second line of names make one line of the two"
             raise DataError(
                 f"{path} names column {name!r} twice, and the two differ (row {row}); give one of"
-                " them another name"
+                f" them another name{second}"
             )
     if not rows.height or not columns:
         raise DataError(f"{path} has no rows")
     return rows.select(list(columns.values()))
+
+
+def _are_names(rows: DataFrame) -> bool:
+    """Whether the first row of a table of texts holds words, all different, over a number."""
+    import polars
+
+    if rows.height < 2 or any(kind != polars.String for kind in rows.dtypes):
+        return False
+    words = [str(cell or "").strip() for cell in rows.row(0)]
+    numbers = polars.Series([*words, *(str(cell) for cell in rows.row(1))])
+    is_number = numbers.cast(polars.Float64, strict=False).is_not_null()
+    no_word_is = not is_number[: len(words)].any()
+    return no_word_is and len(set(words)) == len(words) and bool(is_number.any())
 
 
 def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> dict[str, str]:
@@ -361,7 +460,10 @@ def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
                 f"{path}: a quote that is opened in the row of line {begins} is never closed; close it,"
                 " or double it where it is a sign of the text"
             )
-        return f"{path}, line {lines_above + reader.line_num}: {error}"
+        return (
+            f"{path}, line {begins}: a quote begins a cell there and text stands behind the next"
+            " quote; put the whole cell into quotes and double those within it, or take them out"
+        )
     return None
 
 
@@ -399,7 +501,7 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
         if len(missing) > 1:
             other_rows = f" ({counted(len(missing) - 1, 'more such row')})"
         problem = f"{path}, column {name!r}, row {missing[0] + 1} has {value_words}{other_rows}"
-        raise DataError(problem)
+        raise NoValue(problem, name)
     broken = text.str.contains(r"[\x00-\x1f\x7f]").arg_true()
     if len(broken):
         word = text[broken[0]]

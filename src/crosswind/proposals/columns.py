@@ -15,15 +15,21 @@ from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
+from crosswind.data.spellings import mixed_truths
 from crosswind.data.table_inputs import (
     DATE,
+    GRADES,
     IDENTIFIERS,
-    NO_NUMBERS,
+    DoubtfulNumbers,
     are_dates,
+    are_measures,
     counts_rows,
     lacks_value,
     numbers_of,
+    told_apart,
+    why_code,
 )
+from crosswind.data.written_numbers import NO_NUMBERS
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -62,11 +68,6 @@ TEXTS = frozenset(
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
 )
 """Usual names of a column of texts, however few or short they are."""
-GRADES = frozenset(
-    ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
-    + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
-)
-"""Words in names of columns whose numbers are in order, however few there are."""
 UNITS = (
     "patient",
     "patient_id",
@@ -184,10 +185,16 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     texts = all_texts.filter(polars.Series(~empty))
     if not len(texts):
         return TableColumn(name, "empty", n_empty=n_empty)
-    numbers = _numbers(rows, name)
+    numbers, doubt = _numbers(rows, name)
+    code = "" if numbers is None else why_code(series, name, numbers)
+    if numbers is not None and (code or (doubt := told_apart(series, numbers))):
+        numbers = None
+    truths = mixed_truths(texts.unique().to_list()) if numbers is not None else {}
+    all_texts, texts = all_texts.replace(truths), texts.replace(truths)
     numeric = numbers is not None
     no_values: tuple[str, ...] = ()
-    if numeric:
+    number_of: dict[str, float] = {}
+    if numbers is not None:
         # Among numbers NA and its like are no class, as they are no number.
         is_word = texts.str.to_lowercase().is_in(list(NO_NUMBERS))
         no_values = tuple(texts.filter(is_word).unique().sort())
@@ -198,10 +205,15 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     values = texts.unique().sort()
     kind = _kind(name, texts, values, numbers)
     ordered = values.to_list() if kind == "classes" else []
-    if numeric:
-        ordered.sort(key=_number_of)
-    graded = numeric and _is_graded(name, ordered)
-    flaw = "" if numeric or kind not in ("identifier", "other") else _flaw(all_texts, empty)
+    if numbers is not None and ordered:
+        number_of = dict(zip(all_texts.to_list(), numbers.tolist(), strict=True))
+        ordered.sort(key=number_of.__getitem__)
+    graded = numeric and _is_graded(name, [number_of[value] for value in ordered])
+    flaw = ""
+    if not numeric and kind in ("identifier", "other"):
+        flaw = doubt or (code if kind == "other" else "")
+        if not flaw and not code:
+            flaw = _flaw(all_texts, empty)
     return TableColumn(
         name=name,
         kind=kind,
@@ -234,12 +246,10 @@ def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
             " numbers alone, and leave cells without one empty"
         )
     of_words = texts.filter(polars.Series(present))
-    for pattern, described in (
-        (DATE, "dates, which are not read as numbers"),
-        (_SIGNED, "numbers with signs or units: write the numbers alone"),
-    ):
-        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
-            return f"{described} ({row_words})"
+    if int(of_words.str.contains(DATE).sum()) > n_present / 2:
+        return f"dates, which are not read as numbers ({row_words})"
+    if int(of_words.str.contains(_SIGNED).sum()) > n_present / 2 or are_measures(of_words):
+        return f"numbers with signs or units: write the numbers alone ({row_words})"
     return ""
 
 
@@ -271,20 +281,20 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "numbers"
     if are_dates(values):
         return "other"
-    if n_words(texts) >= 3:
+    if n_words(texts) >= 3 and (lower in TEXTS or not are_measures(texts)):
         return "texts"
     if n_values > n_rows / 2 or IDENTIFIERS.search(name):
         return "identifier"
     return "other"
 
 
-def _is_graded(name: str, values: Sequence[str]) -> bool:
+def _is_graded(name: str, numbers: Sequence[float]) -> bool:
     """Whether three or more numbers are grades rather than numbers of classes: fractions, or by the
     name of the column."""
-    if len(values) <= 2:
+    if len(numbers) <= 2:
         return False
     words = set(re.split(r"[^a-z]+", name.lower()))
-    return any(_number_of(value) % 1 for value in values) or bool(words & GRADES)
+    return any(number % 1 for number in numbers) or bool(words & GRADES)
 
 
 def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
@@ -324,16 +334,12 @@ def word_counts(rows: DataFrame, columns: Sequence[str]) -> Series:
     return joined_texts.str.count_matches(WORD.pattern)
 
 
-def _numbers(rows: DataFrame, name: str) -> NDArray[np.float64] | None:
-    """The column as numbers; None where one of its values is none."""
+def _numbers(rows: DataFrame, name: str) -> tuple[NDArray[np.float64] | None, str]:
+    """The column as numbers, None where one of its values is none, and why nobody can tell what
+    its numbers are."""
     try:
-        return numbers_of(rows, name, "")
+        return numbers_of(rows, name, ""), ""
+    except DoubtfulNumbers as error:
+        return None, error.doubt
     except DataError:
-        return None
-
-
-def _number_of(value: str) -> float:
-    lower = value.lower()
-    if lower in ("true", "false"):
-        return float(lower == "true")
-    return float(value.replace(",", "."))
+        return None, ""

@@ -4,6 +4,7 @@ the columns themselves."""
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError
-from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.core.errors import DataError, InputError, counted
+from crosswind.data.decoding import IMAGE_ENDINGS, cut_off
 from crosswind.data.listed_files import OTHER_FORMATS, FileFolder
-from crosswind.data.table_inputs import are_dates
+from crosswind.data.table_inputs import are_dates, are_measures
 from crosswind.data.tabular import has_column
 from crosswind.proposals.columns import TEXTS, TableColumn, n_words
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 SIDE, SMALL_SIDE = 32, 16
+_FOLDERS = {".": "this folder", "..": "the folder above this one"}
+"""What folders are called whose paths would read like the end of a sentence."""
+MOST_FILES = 20_000
+"""Pictures whose ends are looked at before a study is proposed."""
 _TRIED, _LONGEST = 20, 300
 """Rows whose files are looked for in a folder, and the characters of a path."""
 
@@ -47,7 +52,8 @@ class Inputs:
         """The inputs in words, for a note."""
         named = ", ".join(map(repr, self.columns[:5]))
         if self.kind == "images":
-            return f"images by column {named} in {self.folder}"
+            folder = _FOLDERS.get(os.path.normpath(self.folder), self.folder)
+            return f"images by column {named} in {folder}"
         several = "columns" if len(self.columns) > 1 else "column"
         if self.kind == "texts":
             return f"texts in {several} {named}"
@@ -86,13 +92,13 @@ def inputs_of(
     return Inputs("texts", (texts[0],), more_texts=more_texts)
 
 
-def picture_side(rows: DataFrame, inputs: Inputs) -> int:
+def picture_side(rows: DataFrame, inputs: Inputs, table: str) -> int:
     """The side in pixels at which a study reads pictures: `SIDE`, or `SMALL_SIDE` where none of
     some is larger. To make small ones larger costs time and shows nothing more."""
     from PIL import Image
 
     folder = FileFolder(Path(inputs.folder), inputs.folder)
-    for file in folder.files_of(_sample(rows, inputs.columns[0]), inputs.columns[0], ""):
+    for file in folder.files_of(_sample(rows, inputs.columns[0]), inputs.columns[0], table):
         try:
             with Image.open(folder.top / file) as picture:
                 if max(picture.size) > SMALL_SIDE:
@@ -102,13 +108,40 @@ def picture_side(rows: DataFrame, inputs: Inputs) -> int:
     return SMALL_SIDE
 
 
+def refuse_cut_off(rows: DataFrame, inputs: Inputs, table: str) -> None:
+    """Refuse pictures that were cut off, as by a download that broke. Raises `DataError` for them,
+    and for names that are no file."""
+    column = inputs.columns[0]
+    row_numbers, names = _values(rows, column)
+    folder = FileFolder(Path(inputs.folder), inputs.folder)
+    with_name = [position for position, name in enumerate(names) if name]
+    files = folder.files_of(
+        [names[position] for position in with_name], column, table, row_numbers[with_name]
+    )
+    faults = []
+    for row, file in zip(row_numbers[with_name].tolist()[:MOST_FILES], files, strict=False):
+        try:
+            fault = cut_off(folder.top / file)
+        except OSError as error:
+            fault = f"cannot be read: {error.strerror}"
+        if fault:
+            faults.append((row, file, fault))
+    if faults:
+        row, file, fault = faults[0]
+        more = f" ({counted(len(faults) - 1, 'more such row')})" if faults[1:] else ""
+        raise DataError(f"{table}, row {row + 1}: {file!r} {fault}{more}")
+
+
 def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
     """Whether a column of few values, or of one text a row, holds texts of several words."""
     if column.numeric or column.kind not in ("classes", "identifier", "other", "one-value"):
         return False
     if are_dates(rows[column.name].drop_nulls()):
         return False
-    words = n_words(rows[column.name].cast(str))
+    texts = rows[column.name].cast(str)
+    if column.name.lower() not in TEXTS and are_measures(texts.drop_nulls()):
+        return False
+    words = n_words(texts)
     surely = column.name.lower() in TEXTS or column.kind in ("identifier", "other")
     return words >= (3 if surely else 8)
 
@@ -185,13 +218,15 @@ def _not_found(
     images: str | None,
 ) -> Inputs:
     """The inputs of a table whose pictures do not lie where they are looked for, if their folder is
-    named: the source says what is wrong with each row.
+    named.
 
-    Raises `InputError`, and `DataError` with the number of those that are missing where some do.
+    Raises `InputError`, and `DataError` for the rows whose pictures are not in the folder that is
+    named, or in one where some are.
     """
-    if images is not None:
-        return Inputs("images", (column,), images)
     row_numbers, names = _values(rows, column)
+    if images is not None:
+        folders[0].files_of(names, column, table.name, row_numbers)
+        return Inputs("images", (column,), images)
     first = names[0]
     if "://" in first:
         raise InputError(
@@ -202,6 +237,7 @@ def _not_found(
     n_there = [sum((folder.top / name).is_file() for name in sample) for folder in folders]
     if any(n_there):
         folders[n_there.index(max(n_there))].files_of(names, column, table.name, row_numbers)
+    _check_one_file_each(rows, [column], table, folders)
     packed = sorted(path.name for path in _entries(table) if path.name.lower().endswith(_ARCHIVES))
     unpack = f"; {packed[0]} lies there: are they in it? Unpack it first" if packed else ""
     raise InputError(

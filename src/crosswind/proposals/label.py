@@ -88,6 +88,27 @@ def label_of(
     return Label(column.name, classes, n_values, (), tuple(notes))
 
 
+def one_hot_columns(rows: DataFrame, columns: Mapping[str, TableColumn]) -> list[str]:
+    """Columns of zeros and ones that exclude one another, as when each stands for a class: in every
+    row just one of them is 1. None where there are fewer than three."""
+    truths = [name for name, column in columns.items() if _is_zero_or_one(column)]
+    if len(truths) < 3:
+        return []
+    ones = np.stack([numbers_of(rows, name, "") == 1 for name in truths])
+    # Columns that follow one another and complete each row; other truths may stand around them.
+    for first in range(len(truths) - 2):
+        total = np.cumsum(ones[first:], axis=0)
+        for last in range(2, len(total)):
+            if (total[last] == 1).all():
+                return truths[first : first + last + 1]
+    return []
+
+
+def _is_zero_or_one(column: TableColumn) -> bool:
+    are_both = len(column.values) == 2 and set(column.values) <= {"0", "1", "0.0", "1.0"}
+    return column.kind == "classes" and are_both and not column.n_empty
+
+
 def _chosen(
     columns: Mapping[str, TableColumn], table: str, named: str | None
 ) -> tuple[TableColumn | None, bool]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
 from crosswind.data.table_inputs import lacks_value, numbers_of
-from crosswind.data.tabular import read_table
+from crosswind.data.tabular import is_blank, read_table
+from crosswind.data.written_numbers import thousands_note
 from crosswind.proposals.columns import (
     UNITS,
     TableColumn,
@@ -35,8 +36,8 @@ from crosswind.proposals.design import (
     rows_of_classes,
     strengths_of,
 )
-from crosswind.proposals.inputs import Inputs, inputs_of, picture_side
-from crosswind.proposals.label import Label, label_of
+from crosswind.proposals.inputs import Inputs, inputs_of, picture_side, refuse_cut_off
+from crosswind.proposals.label import Label, label_of, one_hot_columns
 from crosswind.proposals.spelling import OneSpelling, one_value_each
 from crosswind.proposals.writing import Draft, study_text
 
@@ -172,8 +173,12 @@ def propose(
     `study_folder`: where the study will lie, by default here; relative paths are written from it.
     Raises `InputError`, `DataError`.
     """
-    rows = read_table(table, "TABLE", header, "name its columns, such as --header {names}")
-    inputs = inputs_of(rows, columns_of(rows), table, images, text)
+    reading_notes: list[str] = []
+    remedy = "name its columns, such as --header {names}"
+    rows = read_table(table, "TABLE", header, remedy, notes=reading_notes)
+    as_written = rows = _without_blank_rows(rows)
+    written_columns = columns_of(rows)
+    inputs = inputs_of(rows, written_columns, table, images, text)
     _check_of_pictures(table, inputs, {"--images": images, "--size": size})
     read_columns = () if inputs is None else inputs.columns
     spelled = one_value_each(rows, [name for name in rows.columns if name not in read_columns])
@@ -199,7 +204,10 @@ def propose(
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
     official, official_test, role_note = _official(rows_with_attributes, roles, designs, chosen)
-    options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
+    options, blank_notes = _options(
+        table, header, inputs, size, rows, chosen, designs, written_columns
+    )
+    options |= {} if unit is None else {"unit": unit}
     strengths, observed = strengths_of(designs)
     for name in ("path", "images"):
         if name in options:
@@ -224,19 +232,31 @@ def propose(
     )
     _check_utf8("TABLE", table)
     _check_utf8("--images", inputs.folder)
-    remarks = _remarks(f"{rows.height:,} rows; {inputs.in_words}", *chosen.notes)
-    remarks += _remarks(*_label_notes(chosen, columns, rows))
+    in_words = f"{rows.height:,} rows; {inputs.in_words}"
+    remarks = _remarks(in_words, *reading_notes, *chosen.notes)
+    remarks += _remarks(*_label_notes(chosen, columns, rows), *_one_hot_notes(columns, rows))
     remarks += [Note(_design_note(design, chosen), design.attribute) for design in designs]
     remarks += _remarks(*_other_notes(attributes, further, chosen, rule))
     remarks += [Note(LIT)] if derive else []
     remarks += _spelling_remarks(spelled, chosen, designs)
     remarks += [Note(role_note, of_roles=official is not None)] if role_note else []
     remarks += _remarks(*blank_notes, *_more_texts(inputs, text), *_unparted(rows, inputs))
-    remarks += _remarks(*_without_numbers(columns, options.get("numbers", []), rows.height))
-    remarks += _remarks(*_codes_of_nothing(rows, options.get("numbers", [])))
+    remarks += _remarks(*_without_numbers(written_columns, options.get("numbers", []), rows.height))
+    remarks += _remarks(*_codes_of_nothing(as_written, options.get("numbers", [])))
+    of_numbers = [*options.get("numbers", []), *([chosen.name] if chosen.cuts else [])]
+    notes = [thousands_note(as_written, name) for name in of_numbers]
+    remarks += _remarks(*(note for note in notes if note))
     if inputs.kind == "numbers" and not draft.forest:
         remarks.append(Note(NO_FOREST))
     return Proposal(study_text(draft), tuple(remarks), draft)
+
+
+def _without_blank_rows(rows: DataFrame) -> DataFrame:
+    """The rows of a table of several columns that hold anything: a study leaves the others out."""
+    blank = is_blank(rows)
+    if rows.width > 1 and blank.any() and not blank.all():
+        return rows.filter(~blank)
+    return rows
 
 
 def _remarks(*sentences: str) -> list[Note]:
@@ -425,15 +445,18 @@ def _options(
     rows: DataFrame,
     label: Label,
     designs: Sequence[ShiftDesign],
-    unit: str | None,
+    written_columns: Mapping[str, TableColumn],
 ) -> tuple[dict[str, Any], list[str]]:
-    """The settings of the source `table` that all attributes share, and notes about them."""
+    """The settings of the source `table` that all attributes share, and notes about them.
+
+    `written_columns`: before spellings of a value were made one. A model reads them so.
+    """
     options: dict[str, Any] = {"path": table}
     notes: list[str] = []
     if header is not None:
         options["header"] = list(header)
     if inputs.kind == "images":
-        of_images, notes = _image_options(rows, inputs, size)
+        of_images, notes = _image_options(rows, inputs, size, table)
         options |= of_images
     elif inputs.kind == "texts":
         names = list(inputs.columns)
@@ -444,25 +467,25 @@ def _options(
             options["blank"] = "leave-out"
             notes.append(f"{counted(blank, 'row')} without a text left out")
     else:
-        by_kind = columns_of(_of_columns(rows, inputs.columns))
         for option, are_numbers in (("numbers", True), ("categories", False)):
-            named = [name for name, column in by_kind.items() if column.is_number == are_numbers]
+            named = [
+                name for name in inputs.columns if written_columns[name].is_number == are_numbers
+            ]
             if named:
                 options[option] = named
     cuts = _cuts(label, designs)
     if cuts:
         options["bins"] = cuts
-    if unit is not None:
-        options["unit"] = unit
     return options, notes
 
 
 def _image_options(
-    rows: DataFrame, inputs: Inputs, size: int | None
+    rows: DataFrame, inputs: Inputs, size: int | None, table: str
 ) -> tuple[dict[str, Any], list[str]]:
     """The settings of pictures, and how many rows have none."""
     column = inputs.columns[0]
-    side = size or picture_side(rows, inputs)
+    refuse_cut_off(rows, inputs, table)
+    side = size or picture_side(rows, inputs, table)
     options: dict[str, Any] = {"images": inputs.folder, "path_column": column, "size": side}
     blank = int(lacks_value(rows.get_column(column)).sum())
     if not blank:
@@ -493,6 +516,18 @@ def _label_notes(label: Label, columns: Mapping[str, TableColumn], rows: DataFra
     if n_empty:
         return [f"{label.name}: empty in {n_empty:,} of {rows.height:,} rows, left out"]
     return []
+
+
+def _one_hot_notes(columns: Mapping[str, TableColumn], rows: DataFrame) -> list[str]:
+    """The note on columns that are the classes of one label."""
+    names = one_hot_columns(rows, columns)
+    if not names:
+        return []
+    return [
+        f"{_first_of(names)} exclude one another, one of them is 1 in every row: where they are the"
+        f" classes of one label write one column of their names, such as {names[0]} where"
+        f" {names[0]!r} is 1, in place of them"
+    ]
 
 
 def _design_note(design: ShiftDesign, label: Label) -> str:

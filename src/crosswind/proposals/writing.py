@@ -11,6 +11,7 @@ from typing import Any
 from crosswind.core.errors import one_line
 from crosswind.proposals.design import ShiftDesign
 from crosswind.proposals.label import Label
+from crosswind.studies.reading import is_value
 
 LISTED = 8
 """Further attributes that a comment names."""
@@ -59,7 +60,7 @@ def study_text(draft: Draft) -> str:
         label=draft.label.name,
         attributes=named,
         shifted="tied" if several else word(attributes[0]),
-        entries=[_entry(draft, design, several) for design in draft.designs],
+        entries=_entries(draft, several),
         listed=LISTED,
         ties=_ties(draft),
         how_tied=_how_tied(draft),
@@ -133,6 +134,17 @@ def _methods(draft: Draft) -> str:
     return f"{{{', '.join(named)}}}"
 
 
+def _entries(draft: Draft, several: bool) -> list[dict[str, Any]]:
+    """The entries under `data`, of different names."""
+    entries = [_entry(draft, design, several) for design in draft.designs]
+    names: list[str] = []
+    for number, entry in enumerate(entries, start=1):
+        if entry["name"] in names:
+            entry["name"] = f"{entry['name']}_{number}"
+        names.append(entry["name"])
+    return entries
+
+
 def _entry(draft: Draft, design: ShiftDesign, several: bool) -> dict[str, Any]:
     """The entry under `data` for one attribute."""
     attribute = design.attribute
@@ -182,21 +194,26 @@ def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def word(value: object) -> str:
-    """A value as it stands in a study file."""
+    """A value as it stands anywhere in a study file, in lists and mappings of one line too."""
     import yaml
 
     class OneLine(yaml.SafeDumper):
         """Writes texts of several lines as one, in double quotes."""
 
     def of_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = '"' if "\n" in text or "\r" in text else None
+        style = None
+        if is_value(text):  # numbers of YAML 1.2, which this dumper takes for words
+            style = "'"
+        if "\n" in text or "\r" in text:
+            style = '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     OneLine.add_representer(str, of_text)
+    # In a list, where a comma or a bracket ends a word that has no quotes.
     written = yaml.dump(
-        value, Dumper=OneLine, default_flow_style=True, allow_unicode=True, width=100_000
+        [value], Dumper=OneLine, default_flow_style=True, allow_unicode=True, width=1_000_000
     )
-    return str(written).removesuffix("...\n").strip()
+    return str(written).strip().removeprefix("[").removesuffix("]")
 
 
 def entry_name(attribute: str) -> str:

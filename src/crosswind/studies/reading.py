@@ -159,6 +159,12 @@ def _scalar(event: Any, where: str) -> Any:
     return text
 
 
+def is_value(text: str) -> bool:
+    """Whether a word without quotes is no text in a study file: a number, truth or nothing."""
+    patterns = (_WHOLE, _NUMBER, _NOT_FINITE)
+    return text in _WORDS or any(pattern.fullmatch(text) for pattern in patterns)
+
+
 def _refused(event: Any, where: str, problem: str) -> DataError:
     return DataError(f"{where}, line {event.start_mark.line + 1}: {problem}")
 

@@ -228,8 +228,16 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
         "rows.csv: a quote that is opened in the row of line 2 is never closed",
     ),
     (write('path,label\na.png,"x\ny"\n'), {}, "column 'label', row 1 has a line break"),
-    (write("path,label\na.png,x\nc.png,\n"), {}, "column 'label', row 2 has no value$"),
-    (write("path,label\na.png,x\nc.png\n"), {}, "column 'label', row 2 has no value$"),
+    (
+        write("path,label\na.png,x\nc.png,\n"),
+        {},
+        "column 'label', row 2 has no value; fill it in, or say empty: leave-out$",
+    ),
+    (
+        write("path,label\na.png,x\nc.png\n"),
+        {},
+        "column 'label', row 2 has no value; fill it in, or say empty: leave-out$",
+    ),
     (
         write("path,label\na.png,\nc.png,\n"),
         {},

@@ -33,12 +33,15 @@ MOST_CHARACTERS = 500_000
 """Of a text: more than a novel has."""
 
 
-def rows_of(path: str, source: str, header: list[str] | None) -> DataFrame:
-    """The rows of a table, under the names of a setting where it has none itself."""
+def rows_of(
+    path: str, source: str, header: list[str] | None, notes: list[str] | None = None
+) -> DataFrame:
+    """The rows of a table, under the names of a setting where it has none itself; `notes` as in
+    `read_table`."""
     names = None
     if header is not None:
         names = names_chosen(header, f"{source}.header", "name")
-    return read_table(path, f"{source}.path", names)
+    return read_table(path, f"{source}.path", names, notes=notes)
 
 
 def of_columns(

@@ -28,11 +28,14 @@ from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of,
 from crosswind.data.table_inputs import (
     input_array,
     input_columns,
+    numbers_of,
     refuse_lost_digits,
+    told_apart,
     with_bins,
     without_missing,
 )
-from crosswind.data.tabular import has_column, texts
+from crosswind.data.tabular import NoValue, has_column, texts
+from crosswind.data.written_numbers import thousands_note
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -100,7 +103,16 @@ class Table(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The data set: one row a line. Raises `InputError` for settings, `DataError` for what
         table or folder of images hold."""
-        return self.of(rows_of(self.path, "table", self.header), self.path)
+        notes: list[str] = []
+        rows = rows_of(self.path, "table", self.header, notes)
+        try:
+            reading = self.of(rows, self.path)
+        except NoValue as error:
+            name = "blank" if error.column == self.path_column else "empty"
+            raise DataError(f"{error}; fill it in, or say {name}: leave-out") from None
+        reading_notes = tuple(("", note) for note in notes)
+        dataset = replace(reading.dataset, notes=(*reading.dataset.notes, *reading_notes))
+        return replace(reading, dataset=dataset)
 
     def of(self, rows: DataFrame, path: str) -> Reading:
         """The data set of rows that are there already; `path` is what errors call the table."""
@@ -188,7 +200,20 @@ class Table(PreparedSource):
         refuse_lost_digits(raw, chosen["numbers"], path)
         inputs, _ = input_array(raw, columns, path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
-        dataset = replace(dataset, ids=row_numbers, input_columns=columns)
+        said_of_numbers: list[tuple[str, str]] = []
+        for name in chosen["numbers"]:
+            column = raw.get_column(name)
+            lost = told_apart(column, numbers_of(raw, name, path))
+            if lost:
+                said_of_numbers.append(("", f"{name}: {lost}"))
+            if sentence := thousands_note(raw, name):
+                said_of_numbers.append(("", sentence))
+        dataset = replace(
+            dataset,
+            ids=row_numbers,
+            input_columns=columns,
+            notes=(*dataset.notes, *said_of_numbers),
+        )
         spec = InputSpec.features(inputs.shape[1])
         return with_inputs(dataset, "table", inputs, spec)
 

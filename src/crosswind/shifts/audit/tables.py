@@ -24,7 +24,8 @@ from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
 from crosswind.data.spellings import Spellings, shown_apart, spellings_of
-from crosswind.data.tabular import MISSING, NoNames, codes_of, read_table
+from crosswind.data.tabular import NoNames, codes_of, read_table
+from crosswind.data.written_numbers import MISSING
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
