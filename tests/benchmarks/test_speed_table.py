@@ -90,7 +90,9 @@ def test_a_program_that_asks_the_older_code_itself_has_both_sides(
     def printed_by(_: object, checkout: Path, rounds: int, more: tuple[str, ...]) -> str:
         asked.append((checkout, more))
         old = '"old": {"seconds": 5.6, "MiB": 149}, ' if more else ""
-        return f'{{"runs": 100000, "command": "status", {old}"new": {{"seconds": 0.9, "MiB": 150}}}}\n'
+        return (
+            f'{{"runs": 100000, "command": "status", {old}"new": {{"seconds": 0.9, "MiB": 150}}}}\n'
+        )
 
     monkeypatch.setattr(speed, "printed_by", printed_by)
     with_older = speed.measured(program, 2, Path("older"))

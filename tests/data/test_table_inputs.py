@@ -11,7 +11,8 @@ import polars
 import pytest
 
 import crosswind as cw
-from crosswind.core.errors import CrosswindError
+from crosswind.core.errors import CrosswindError, DataError
+from crosswind.data.table_inputs import numbers_of
 
 COLUMNS: dict[str, list[Any]] = {
     "age": [30, 45, None, 60, 72, 18],
@@ -153,3 +154,25 @@ def test_what_cannot_be_is_one_sentence(path: Path, settings: dict[str, Any], wo
     options = {"path": str(path), "columns": ["ill"], **settings}
     with pytest.raises(CrosswindError, match=words):
         open_source("table", options, "data")
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["49,6", "50"], [49.6, 50.0]),
+        (["49,6", ".", "50"], [49.6, np.nan, 50.0]),
+        (["1,234", "2"], [1.234, 2.0]),
+        (["1,234", "5,678"], [1.234, 5.678]),
+        (["1,234", "0,900"], [1.234, 0.9]),
+    ],
+)
+def test_decimal_commas(texts: list[str], numbers: list[float]) -> None:
+    read = numbers_of(polars.DataFrame({"x": texts}), "x", "t.csv")
+    np.testing.assert_array_equal(read, numbers)
+
+
+@pytest.mark.parametrize("texts", [["900", "1,234"], ["7", *["8,123", "9,456"] * 10]])
+def test_commas_between_thousands_are_no_decimal_commas(texts: list[str]) -> None:
+    """1,234 beside 900 is 1234: read as 1.234 it would be the smaller of the two."""
+    with pytest.raises(DataError, match=r"t.csv, column 'x', row 2: '[18],\d{3}' is no number"):
+        numbers_of(polars.DataFrame({"x": texts}), "x", "t.csv")

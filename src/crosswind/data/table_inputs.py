@@ -33,6 +33,14 @@ DATE = (
     r"(\d{1,2},? ?)?('?\d{2}|\d{4})( .*)?)$"  # 31 Jan 2024, January 31, 2024, Jan-24
 )
 """How dates and times are written, for polars."""
+_SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
+"""Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
+_COMMA_OF_THREE = r"^[+-]?[1-9]\d{0,2},\d{3}$"
+"""Numbers whose comma may stand before decimals or between thousands, for polars."""
+MOST_FLAWED = 5
+"""Different words in a column of numbers that may have slipped in, such as < 0.1; codes have more."""
+MANY_COMMAS = 20
+"""Numbers that hardly all have three decimals beside one that has none."""
 MOST_REPEATED_VALUES = 20
 """A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
@@ -106,14 +114,13 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
         return _finite(numbers.to_numpy().astype(np.float64), name, path)
     texts = column.str.strip_chars()
     texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+    texts = with_decimal_points(texts)
     numbers = texts.cast(polars.Float64, strict=False)
-    if numbers.null_count() > texts.null_count() and not texts.str.contains(r"\.").any():
-        # Decimal commas, as spreadsheets of half the world write them.
-        numbers = texts.str.replace(",", ".", literal=True).cast(polars.Float64, strict=False)
     broken_cells = numbers.is_null() & texts.is_not_null()
     no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
     broken = (broken_cells & ~no_value).arg_true()
     if len(broken):
+        texts = column.str.strip_chars()
         more_words = ""
         if len(broken) > 1:
             more_words = f" ({counted(len(broken) - 1, 'more such row')})"
@@ -123,6 +130,84 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
         )
         raise DataError(problem)
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
+
+
+def with_decimal_points(texts: Series) -> Series:
+    """Texts with points for decimal commas, as spreadsheets of half the world write them. They stay
+    as they are where one holds a point, and where the commas seem to stand between thousands: 1,234
+    beside 900."""
+    no_number = texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
+    numbers = texts.set(no_number, None)
+    has_comma = numbers.str.contains(",", literal=True).fill_null(False)
+    if not has_comma.any() or numbers.str.contains(".", literal=True).any():
+        return texts
+    if commas_may_part_thousands(numbers) and _are_thousands(numbers, has_comma):
+        return texts
+    return texts.str.replace(",", ".", literal=True)
+
+
+def commas_may_part_thousands(texts: Series) -> bool:
+    """Whether there are numbers with a comma, and each of them has three digits after it and a
+    first one that is no zero: 1,234 may be a number of thousands, 0,5 is none."""
+    with_comma = texts.filter(texts.str.contains(",", literal=True).fill_null(False))
+    return len(with_comma) > 0 and bool(with_comma.str.contains(_COMMA_OF_THREE).all())
+
+
+def _are_thousands(texts: Series, has_comma: Series) -> bool:
+    """Whether whole numbers without a comma tell that the commas part thousands.
+
+    Among decimals a whole number is one whose zeros were left out: some of the others would have
+    lost a zero too, if they are many, and it is about as large as they are.
+    """
+    import polars
+
+    whole = texts.filter(~has_comma & texts.str.contains(r"^[+-]?\d+$").fill_null(False))
+    if not len(whole):
+        return False
+    decimals = texts.filter(has_comma).str.replace(",", ".", literal=True)
+    sizes = [series.cast(polars.Float64).abs().to_numpy().max() for series in (whole, decimals)]
+    return len(decimals) >= MANY_COMMAS or bool(sizes[0] > 2 * sizes[1])
+
+
+def flaw_of_numbers(texts: Series, empty: NDArray[np.bool_]) -> str:
+    """Why a column of texts that seems to hold numbers or dates is not read as numbers; empty for
+    one of words. `texts`: of every row, `empty`: the rows without a value."""
+    import polars
+
+    present = ~empty
+    n_present = int(present.sum())
+    numbers = texts.cast(polars.Float64, strict=False)
+    finite = (numbers.is_not_null() & numbers.is_finite()).fill_null(False).to_numpy()
+    no_numbers = np.flatnonzero(present & ~finite)
+    if not len(no_numbers):
+        return ""
+    first = int(no_numbers[0])
+    row_words = f"row {first + 1} has {str(texts[first])[:40]!r}"
+    if 2 * len(no_numbers) < n_present:
+        return (
+            f"a number in {n_present - len(no_numbers):,} of {n_present:,} rows, but {row_words}:"
+            " write numbers alone, and leave cells without one empty"
+        )
+    of_words = texts.filter(polars.Series(present))
+    for pattern, described in (
+        (DATE, "dates, which are not read as numbers"),
+        (_COMMA_OF_THREE, "numbers whose commas may mark decimals or thousands: write 1.5 or 1500"),
+        (_SIGNED, "numbers with signs or units: write the numbers alone"),
+    ):
+        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
+            return f"{described} ({row_words})"
+    return ""
+
+
+def n_fractions(words: Series) -> int:
+    """How many of the different words of a column are numbers with fractions, signs and units left
+    aside; 0 for dates, and where more than `MOST_FLAWED` words are no numbers at all, such as V27
+    among codes of diseases."""
+    signed = words.filter(words.str.contains(_SIGNED))
+    n_dates = int(words.str.contains(DATE).sum())
+    if 2 * n_dates > len(words) or len(words) - len(signed) > MOST_FLAWED:
+        return 0
+    return int(signed.str.contains(r"\d[.,]\d").sum())
 
 
 def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:

@@ -16,11 +16,11 @@ from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
 from crosswind.data.table_inputs import (
-    DATE,
     IDENTIFIERS,
     NO_NUMBERS,
     are_dates,
     counts_rows,
+    flaw_of_numbers,
     lacks_value,
     numbers_of,
 )
@@ -106,8 +106,6 @@ ROLES: Mapping[str, str] = {
 }
 """What a column of roles calls them; numbers as in CelebA and Waterbirds."""
 _UNPARTED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]"
-_SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
-"""Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
 _WHY_UNUSED = {
     "one-value": "one value",
     "empty": "no value in any row",
@@ -201,7 +199,9 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     if numeric:
         ordered.sort(key=_number_of)
     graded = numeric and _is_graded(name, ordered)
-    flaw = "" if numeric or kind not in ("identifier", "other") else _flaw(all_texts, empty)
+    flaw = ""
+    if not numeric and kind in ("identifier", "other"):
+        flaw = flaw_of_numbers(all_texts, empty)
     return TableColumn(
         name=name,
         kind=kind,
@@ -214,33 +214,6 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
         flaw=flaw,
         no_values=no_values,
     )
-
-
-def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
-    """Why a column of texts that seems to hold numbers or dates is not read as numbers; empty for
-    one of words. `texts`: of every row, `empty`: the rows without a value."""
-    import polars
-
-    present = ~empty
-    n_present = int(present.sum())
-    numbers = texts.cast(polars.Float64, strict=False)
-    finite = (numbers.is_not_null() & numbers.is_finite()).fill_null(False).to_numpy()
-    others = np.flatnonzero(present & ~finite)
-    first = int(others[0]) if len(others) else 0
-    row_words = f"row {first + 1} has {str(texts[first])[:40]!r}"
-    if len(others) and 2 * len(others) < n_present:
-        return (
-            f"a number in {n_present - len(others):,} of {n_present:,} rows, but {row_words}: write"
-            " numbers alone, and leave cells without one empty"
-        )
-    of_words = texts.filter(polars.Series(present))
-    for pattern, described in (
-        (DATE, "dates, which are not read as numbers"),
-        (_SIGNED, "numbers with signs or units: write the numbers alone"),
-    ):
-        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
-            return f"{described} ({row_words})"
-    return ""
 
 
 def _example(texts: Series, values: Series) -> str:

@@ -165,7 +165,9 @@ class Store:
                 names = ("key", "kind", "spec", "needs")
                 with indexed_afterwards(connection, (runs, study_runs)):
                     insert_rows(connection, runs, names, entries, skip_known=True)
-                    insert_rows(connection, study_runs, ("study", "position", "key", "labels"), listed)
+                    insert_rows(
+                        connection, study_runs, ("study", "position", "key", "labels"), listed
+                    )
             held = insert(meta).values(name=f"plan {study}", value=plan)
             connection.execute(
                 held.on_conflict_do_update(index_elements=["name"], set_={"value": plan})

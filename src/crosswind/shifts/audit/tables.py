@@ -24,7 +24,19 @@ from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
 from crosswind.data.spellings import Spellings, shown_apart, spellings_of
-from crosswind.data.tabular import MISSING, NoNames, codes_of, read_table
+from crosswind.data.tabular import NoNames, read_table
+from crosswind.shifts.audit.cells import (
+    NO_VALUE,
+    TABLE_NAMES,
+    Cells,
+    cells_of,
+    hold_fractions,
+    named_values,
+    number_the_rows,
+    numbers_by_word,
+    read_numbers,
+    why_no_numbers,
+)
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
@@ -34,7 +46,6 @@ if TYPE_CHECKING:
 ValuesAndCodes = tuple[tuple[str, ...], NDArray[np.int64]]
 """The values of an attribute, and the code of each row."""
 
-NO_VALUE = "(missing)"
 BINS = 10
 MANY_FRACTIONS, MANY_WHOLE = 20, 100
 """Numbers with more different values than this are put into classes: with fractions, and whole
@@ -87,7 +98,7 @@ def read_tables(
     ):
         _check_columns(field, chosen, all_names)
     answers = _AnswerColumns(frozenset(same), frozenset(distinct), [])
-    label_cells = _label_cells(label, sides)
+    label_cells = _label_cells(label, sides, label in names, answers)
     labelled_rows = [cells.present for cells in label_cells]
     if not labelled_rows[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
@@ -134,17 +145,19 @@ def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
     return one_line(reasons or "there is no other column", 300)
 
 
-def _label_cells(label: str, sides: Sequence[DataFrame]) -> list[_Coded]:
+def _label_cells(
+    label: str, sides: Sequence[DataFrame], as_names: bool, answers: _AnswerColumns
+) -> list[Cells]:
     """The label of the tables that have it. Raises `DataError` where it cannot be read as text."""
     label_cells = []
     for frame in sides:
         if label not in frame.columns:
             continue
-        cells = _coded(frame, label)
+        cells = cells_of(frame, label)
         if isinstance(cells, str):
             raise DataError(f"the label {label!r} {cells}")
         label_cells.append(cells)
-    return label_cells
+    return label_cells if as_names else answers.with_numbers(label, label_cells)
 
 
 def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
@@ -154,7 +167,7 @@ def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> 
             f"the label {column.name!r} has one value on both sides, {column.values[0]!r}:"
             " correlations with it cannot be told"
         )
-    for table_name, rows in zip(("training", "target"), labelled_rows, strict=True):
+    for table_name, rows in zip(TABLE_NAMES, labelled_rows, strict=True):
         n_unlabelled = int((~rows).sum())
         if n_unlabelled:
             yield (
@@ -163,7 +176,7 @@ def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> 
             )
 
 
-def _rows_of(sides: Sequence[_Coded], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[_Coded]:
+def _rows_of(sides: Sequence[Cells], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[Cells]:
     """Some rows of each side."""
     return [side.rows(rows) for side, rows in zip(sides, rows_of_sides, strict=True)]
 
@@ -180,36 +193,17 @@ def _attribute(
     if any(lacking):
         return f"only the {'target' if lacking[0] else 'training'} table has it"
     coded_sides = []
-    for cells in [_coded(frame, name) for frame in sides]:
+    for cells in [cells_of(frame, name) for frame in sides]:
         if isinstance(cells, str):
             return cells
         coded_sides.append(cells)
-    return _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Coded:
-    """A column of one side: `words` of its different cells (some may be alike), and which of them
-    each row has."""
-
-    words: list[str]
-    codes: NDArray[np.int64]
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """The rows that have a value."""
-        return np.array([word != NO_VALUE for word in self.words], dtype=bool)[self.codes]
-
-    def rows(self, chosen: NDArray[np.bool_]) -> _Coded:
-        """Some of its rows, and the words that they have."""
-        used, codes = np.unique(self.codes[chosen], return_inverse=True)
-        words = [self.words[code] for code in used]
-        return _Coded(words, codes.astype(np.int64))
-
-    def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
-        """The code that each row has by the code of its word."""
-        return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
+    if not as_names:
+        coded_sides = answers.with_numbers(name, coded_sides)
+    column = _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
+    if isinstance(column, _ManyValues):
+        # The rows as they stand in the tables, so that errors can name one.
+        return ("" if as_names else why_no_numbers(coded_sides)) or column.reason
+    return column
 
 
 def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
@@ -243,29 +237,6 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     return frame
 
 
-def _coded(frame: DataFrame, name: str) -> _Coded | str:
-    """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says
-    why it cannot be had."""
-    import polars
-
-    column = frame.get_column(name)
-    kind = str(column.dtype).lower()
-    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
-        return f"holds {kind} values"
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-    distinct = column.unique()
-    try:
-        text = distinct.cast(polars.String, strict=False).str.strip_chars()
-    except polars.exceptions.PolarsError:
-        return f"holds {kind} values, which have no text to name them by"
-    lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
-    words = []
-    for word, none in zip(text.to_list(), lacking.to_list(), strict=True):
-        words.append(NO_VALUE if none else str(word))
-    return _Coded(words, codes_of(column, distinct))
-
-
 @final
 @dataclass(frozen=True)
 class _AnswerColumns:
@@ -275,11 +246,18 @@ class _AnswerColumns:
     distinct: frozenset[str]
     notes: list[str]
 
-    def apply(self, name: str, sides: Sequence[_Coded]) -> list[_Coded] | str:
+    def with_numbers(self, name: str, sides: Sequence[Cells]) -> list[Cells]:
+        """The sides with numbers as they are meant, see `read_numbers`, which is noted."""
+        readings, note = read_numbers(name, sides)
+        if note:
+            self.notes.append(note)
+        return readings
+
+    def apply(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
         """The sides with one name for each value; a string on values that may be one, of which
         nothing is said."""
-        words = _named_values(sides)
-        if _numbers(words) is not None:
+        words = named_values(sides)
+        if numbers_by_word(words) is not None:
             return list(sides)
         spellings = spellings_of(words)
         if spellings.names:
@@ -289,9 +267,7 @@ class _AnswerColumns:
             name_of = self._as_one_value(name, spellings)
         elif spellings.doubts and name not in self.distinct:
             return _doubt(spellings)
-        return [
-            _Coded([name_of.get(word, word) for word in side.words], side.codes) for side in sides
-        ]
+        return [side.renamed(name_of) for side in sides]
 
     def _as_one_value(self, name: str, spellings: Spellings) -> dict[str, str]:
         """The name of each spelling where values that may be one are one, which is noted."""
@@ -317,12 +293,7 @@ def _doubt(spellings: Spellings) -> str:
     )
 
 
-def _named_values(sides: Sequence[_Coded]) -> list[str]:
-    """The words of both sides that name a value, in the order of text."""
-    return sorted({word for side in sides for word in side.words} - {NO_VALUE})
-
-
-def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Column:
+def _label(name: str, sides: Sequence[Cells], answers: _AnswerColumns) -> Column:
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
@@ -336,11 +307,20 @@ def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Colum
     return column
 
 
+@final
+@dataclass(frozen=True)
+class _ManyValues:
+    """A column of too many values, or of numbers that are not read as such, and what is said of it
+    where nothing is wrong with its numbers."""
+
+    reason: str
+
+
 def _column(
-    name: str, sides: Sequence[_Coded], as_names: bool, answers: _AnswerColumns
-) -> Column | str:
+    name: str, sides: Sequence[Cells], as_names: bool, answers: _AnswerColumns
+) -> Column | _ManyValues | str:
     """One attribute as codes; a string says why it is left out."""
-    values = _named_values(sides)
+    values = named_values(sides)
     n_values = len(values)
     n_rows = sum(len(side.codes) for side in sides)
     if n_values == 0:
@@ -348,30 +328,36 @@ def _column(
     is_never_missing = all(NO_VALUE not in side.words for side in sides)
     if n_values == 1 and is_never_missing:
         return "has one value only"
-    numbers = None if as_names else _numbers(values)
-    if numbers is not None and _is_a_measure(numbers, n_rows):
+    numbers = None if as_names else numbers_by_word(values)
+    if numbers is not None and _is_a_measure(name, sides, numbers):
         return _binned(name, sides, numbers, answers.notes)
     if 2 * n_values > n_rows and n_values > MANY_FRACTIONS:
-        return f"an identifier: {n_values:,} different values in {n_rows:,} rows"
+        return _ManyValues(f"an identifier: {n_values:,} different values in {n_rows:,} rows")
+    many = f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
     if n_values > MOST_NAMES:
-        return f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
+        return _ManyValues(many)
+    if numbers is None and not as_names and hold_fractions(values, MANY_FRACTIONS):
+        return _ManyValues("numbers with signs or units: write the numbers alone")
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         return one_spelling
     return _named(name, one_spelling)
 
 
-def _is_a_measure(numbers: Mapping[str, float], n_rows: int) -> bool:
+def _is_a_measure(name: str, sides: Sequence[Cells], numbers: Mapping[str, float]) -> bool:
     """Whether numbers are so many that they are put into classes, and do not number the rows."""
+    n_rows = sum(len(side.codes) for side in sides)
     distinct = set(numbers.values())
     are_whole = all(number == int(number) for number in distinct)
-    if len(distinct) <= (MANY_WHOLE if are_whole else MANY_FRACTIONS):
+    if are_whole and 2 * len(distinct) <= n_rows:
+        return len(distinct) > MANY_WHOLE
+    if len(distinct) <= MANY_FRACTIONS:
         return False
-    return not are_whole or 2 * len(distinct) <= n_rows
+    return not are_whole or not number_the_rows(name, sides, numbers)
 
 
 def _binned(
-    name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]
+    name: str, sides: Sequence[Cells], numbers: Mapping[str, float], notes: list[str]
 ) -> Column:
     numbers_by_side = []
     for side in sides:
@@ -407,11 +393,11 @@ def _bin_names(edges: NDArray[np.float64]) -> list[str]:
     return names
 
 
-def _named(name: str, sides: Sequence[_Coded]) -> Column:
+def _named(name: str, sides: Sequence[Cells]) -> Column:
     """The values of both sides by name: numbers in numeric order under one spelling, else text in
     its order."""
-    texts = _named_values(sides)
-    numbers = _numbers(texts)
+    texts = named_values(sides)
+    numbers = numbers_by_word(texts)
     if numbers is not None:
         spelled = {text: _plain(number) for text, number in numbers.items()}
         values = _by_size(numbers)
@@ -435,23 +421,6 @@ def _by_size(numbers: Mapping[str, float]) -> list[str]:
     """The different numbers under their one spelling, in numeric order."""
     size_of = {_plain(number): number for number in numbers.values()}
     return sorted(size_of, key=lambda spelling: size_of[spelling])
-
-
-def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
-    """Each text as a number, where all are and none has leading zeros, as names such as 007
-    have."""
-    out = {}
-    for text in texts:
-        digits = text.lstrip("+-")
-        if digits[:1] == "0" and digits[1:2].isdigit():
-            return None
-        try:
-            out[text] = float(text)
-        except ValueError:
-            return None
-        if not np.isfinite(out[text]):
-            return None
-    return out
 
 
 def _plain(number: float) -> str:
