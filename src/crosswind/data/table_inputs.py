@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
+from crosswind.data.spellings import NO_NUMBERS
 from crosswind.data.tabular import MISSING, has_column
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
-NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
-"""What stands for a missing number; in columns of words some of these are values."""
 IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
 """Usual names of columns whose values name the rows."""
 DATE = (
@@ -114,8 +113,10 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
         return _finite(numbers.to_numpy().astype(np.float64), name, path)
     texts = column.str.strip_chars()
     texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
-    texts = with_decimal_points(texts)
     numbers = texts.cast(polars.Float64, strict=False)
+    if numbers.null_count() > texts.null_count():
+        texts = with_decimal_points(texts)
+        numbers = texts.cast(polars.Float64, strict=False)
     broken_cells = numbers.is_null() & texts.is_not_null()
     no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
     broken = (broken_cells & ~no_value).arg_true()

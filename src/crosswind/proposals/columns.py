@@ -15,9 +15,9 @@ from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
+from crosswind.data.spellings import NO_NUMBERS
 from crosswind.data.table_inputs import (
     IDENTIFIERS,
-    NO_NUMBERS,
     are_dates,
     counts_rows,
     flaw_of_numbers,

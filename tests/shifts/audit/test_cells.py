@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crosswind.core.errors import InputError
 from crosswind.shifts.audit.tables import Tables, read_tables
 
 N = 100
@@ -132,3 +133,114 @@ def test_an_underscore_is_no_part_of_a_number() -> None:
     """Python reads 1_2 as 12."""
     read = tables(["1_2", "3"] * (N // 2), ["12", "3"] * (N // 2))
     assert set(read.columns[-1].values) == {"1_2", "12", "3"}
+
+
+def spread(*values: str) -> list[str]:
+    """The values in turn, N in all."""
+    return (list(values) * N)[:N]
+
+
+@pytest.mark.parametrize(
+    ("train", "target", "shown"),
+    [
+        (["A", "B", ""], ["A", "B", "NA"], "'NA' and an empty cell"),
+        (["A", "B", "N/A"], ["A", "B", None], "'N/A' and an empty cell"),
+        (["A", "B", ""], ["A", "B", "-"], "'-' and an empty cell"),
+        (["A", "B", "NA"], ["A", "B", "?"], "'?' and 'NA'"),
+    ],
+)
+def test_no_value_in_two_ways_may_be_one(train: list[Any], target: list[Any], shown: str) -> None:
+    sides = spread(*train), spread(*target)
+    reason = f"{shown} may be one value: say so by same, or by distinct that they are not"
+    assert dict(tables(*sides).skipped) == {"c": reason}
+    same = tables(*sides, same=["c"])
+    assert same.columns[-1].values == ("A", "B", "(missing)")
+    assert f"c: {shown} are taken as one value (same)" in same.notes
+    assert len(tables(*sides, distinct=["c"]).columns[-1].values) == 4
+
+
+@pytest.mark.parametrize(
+    ("train", "target"),
+    [
+        (["A", ""], ["A", "B"]),
+        (["A", "none"], ["none", ""]),
+        (["A", "NA", ""], ["A", "NA", ""]),
+    ],
+)
+def test_no_value_in_one_way_is_a_value_as_it_was(train: list[str], target: list[str]) -> None:
+    assert tables(spread(*train), spread(*target)).columns[-1].name == "c"
+
+
+def test_labels_of_no_value() -> None:
+    """R writes the labels of an unlabelled table as NA."""
+    rows = {"x": spread("u", "v", "w")}
+    labelled = {"y": spread("benign", "malignant"), **rows}
+    read = read_tables(labelled, {"y": ["NA"] * N, **rows}, "y")
+    assert not read.labelled
+    note = "the label 'y' is 'NA' in all rows of the target, which counts as no label"
+    assert note in read.notes
+    train, target = ({"y": spread("benign", "malignant", word), **rows} for word in ("", "NA"))
+    with pytest.raises(InputError, match="label: 'y': 'NA' and an empty cell may be one value"):
+        read_tables(train, target, "y")
+    read = read_tables(train, target, "y", same=["y"])
+    assert read.columns[0].values == ("benign", "malignant")
+
+
+@pytest.mark.parametrize(
+    ("train", "target"),
+    [
+        (["True", "False"], ["1.0", "0.0"]),
+        (["yes", "no"], ["1", "0"]),
+        (["Yes", "No"], [1.0, 0.0]),
+        (["True", "False", "NA"], ["1", "0", "NA"]),
+        (["m", "f"], ["M", "F"]),
+        (["01", "2"], ["1", "2"]),
+        (["1", "2", "x"], ["1.0", "2.0", "x"]),
+    ],
+)
+def test_values_that_may_be_one_between_two_tables(train: list[Any], target: list[Any]) -> None:
+    assert "may be one value" in dict(tables(spread(*train), spread(*target)).skipped)["c"]
+
+
+@pytest.mark.parametrize(
+    ("train", "target"),
+    [
+        (["True", "False"], ["TRUE", "FALSE"]),
+        (["1", "2", "NA"], ["1.0", "2.0", "NA"]),
+        (["A", "B"], ["A ", "B\u00a0"]),
+    ],
+)
+def test_values_that_are_one_in_two_tables(train: list[Any], target: list[Any]) -> None:
+    read = tables(spread(*train), spread(*target)).columns[-1]
+    assert len(read.values) == len(train)
+
+
+@pytest.mark.parametrize(
+    ("train", "target", "note"),
+    [
+        (
+            ["m", "f"],
+            ["Male", "Female"],
+            "only the target has Female, Male, only training has f, m",
+        ),
+        (["bad", "good"], ["0", "1"], "only the target has 0, 1, only training has bad, good"),
+        (["A", "B"], ["C", "D"], ""),
+        (["A", "B"], ["A", "C"], ""),
+    ],
+)
+def test_values_that_seem_to_be_written_differently(
+    train: list[str], target: list[str], note: str
+) -> None:
+    notes = tables(spread(*train), spread(*target)).notes
+    assert notes == ((f"c: {note}: are they written differently?",) if note else ())
+
+
+def test_a_label_that_the_tables_do_not_share() -> None:
+    rows = {"x": spread("u", "v", "w")}
+    read = read_tables(
+        {"y": spread("benign", "malignant"), **rows}, {"y": spread("0", "1"), **rows}, "y"
+    )
+    assert read.notes == (
+        "label 'y': no label of the target occurs in training (0, 1 there, benign, malignant in"
+        " training): are they written differently?",
+    )

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.data.spellings import shown_apart
+from crosswind.data.spellings import NO_NUMBERS, shown_apart
 from crosswind.data.table_inputs import (
     IDENTIFIERS,
-    NO_NUMBERS,
     commas_may_part_thousands,
     flaw_of_numbers,
     n_fractions,
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 NO_VALUE = "(missing)"
 TABLE_NAMES = ("training", "target")
+MOST_SHOWN = 6
+"""Values that a hint names, and that are compared by how they begin."""
 
 
 @final
@@ -196,3 +197,70 @@ def _leaves_no_gap(numbers: NDArray[np.float64]) -> bool:
     if not len(numbers):
         return True
     return len(np.unique(numbers)) == numbers.max() - numbers.min() + 1
+
+
+def ways_of_no_value(sides: Sequence[Cells]) -> list[str]:
+    """The ways in which no value may be written that differ between the sides: an empty cell,
+    `NO_VALUE`, in one and NA in the other. None where both write it alike, or only one does."""
+    ways = [
+        {word for word in side.words if word == NO_VALUE or word.lower() in NO_NUMBERS}
+        for side in sides
+    ]
+    if len(ways) < 2 or ways[0] <= ways[1] or ways[1] <= ways[0]:
+        return []
+    return sorted(ways[0] ^ ways[1])
+
+
+def shown_ways(ways: Sequence[str]) -> str:
+    """Ways in which no value is written, in words, an empty cell last."""
+    shown = shown_apart([way for way in ways if way != NO_VALUE])
+    return " and ".join([*shown, *(["an empty cell"] if NO_VALUE in ways else [])])
+
+
+def hint_at_other_names(name: str, sides: Sequence[Cells], is_label: bool = False) -> str:
+    """A sentence on values that the tables seem to write differently; empty where they do not.
+
+    A label of which no value is in both tables; an attribute of as many words here as numbers
+    there, or whose values on one side begin as those on the other do, as m and male.
+    """
+    words = [set(side.words) - {NO_VALUE} for side in sides]
+    only = [sorted(words[0] - words[1]), sorted(words[1] - words[0])]
+    if not all(only):
+        return ""
+    is_disjoint = not words[0] & words[1]
+    of_words_and_numbers = is_disjoint and len(only[0]) == len(only[1]) and _of_two_kinds(only)
+    if not (is_label and is_disjoint) and not of_words_and_numbers and not _begin_alike(*only):
+        return ""
+    seen = ", ".join(only[0][:MOST_SHOWN]) + (", ..." if len(only[0]) > MOST_SHOWN else "")
+    unseen = ", ".join(only[1][:MOST_SHOWN]) + (", ..." if len(only[1]) > MOST_SHOWN else "")
+    if is_label and is_disjoint:
+        return (
+            f"label {name!r}: no label of the target occurs in training ({unseen} there, {seen} in"
+            " training): are they written differently?"
+        )
+    return (
+        f"{name}: only the target has {unseen}, only training has {seen}: are they written"
+        " differently?"
+    )
+
+
+def _of_two_kinds(only: Sequence[Sequence[str]]) -> bool:
+    """Whether one of two lists of words is of numbers and the other has none."""
+    are_numbers = [numbers_by_word(words) is not None for words in only]
+    have_numbers = [any(numbers_by_word([word]) is not None for word in words) for words in only]
+    return are_numbers == have_numbers and are_numbers[0] != are_numbers[1]
+
+
+def _begin_alike(words: Sequence[str], longer_words: Sequence[str]) -> bool:
+    """Whether each of several words of one list begins one of the other, or is begun by it, as m
+    and f do male and female."""
+    if len(words) != len(longer_words) or not 1 < len(words) <= MOST_SHOWN:
+        return False
+    if sum(map(len, words)) > sum(map(len, longer_words)):
+        words, longer_words = longer_words, words
+    begun = []
+    for word in words:
+        begun.append([longer for longer in longer_words if longer.lower().startswith(word.lower())])
+    return all(len(fitting) == 1 for fitting in begun) and len({fit[0] for fit in begun}) == len(
+        words
+    )

@@ -23,18 +23,21 @@ from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
-from crosswind.data.spellings import Spellings, shown_apart, spellings_of
+from crosswind.data.spellings import NO_NUMBERS, Spellings, shown_apart, spellings_of
 from crosswind.data.tabular import NoNames, read_table
 from crosswind.shifts.audit.cells import (
     NO_VALUE,
     TABLE_NAMES,
     Cells,
     cells_of,
+    hint_at_other_names,
     hold_fractions,
     named_values,
     number_the_rows,
     numbers_by_word,
     read_numbers,
+    shown_ways,
+    ways_of_no_value,
     why_no_numbers,
 )
 from crosswind.shifts.audit.contingency import Column
@@ -157,7 +160,26 @@ def _label_cells(
         if isinstance(cells, str):
             raise DataError(f"the label {label!r} {cells}")
         label_cells.append(cells)
-    return label_cells if as_names else answers.with_numbers(label, label_cells)
+    if not as_names:
+        label_cells = answers.with_numbers(label, label_cells)
+    if len(label_cells) == 2 and (words := _words_for_no_label(label_cells)):
+        label_cells[1] = label_cells[1].renamed(dict.fromkeys(words, NO_VALUE))
+        quoted_words = " and ".join(shown_apart(words))
+        answers.notes.append(
+            f"the label {label!r} is {quoted_words} in all rows of the target, which counts as no label"
+        )
+    one_missing = answers.with_missing(label, label_cells)
+    if isinstance(one_missing, str):
+        raise InputError("label", f"{label!r}: {one_missing}")
+    return one_missing
+
+
+def _words_for_no_label(sides: Sequence[Cells]) -> list[str]:
+    """The words of the target's label where all of them stand for none, and training has none of
+    them."""
+    words = named_values(sides[1:])
+    are_none = all(word.lower() in NO_NUMBERS for word in words)
+    return words if are_none and not set(words) & set(sides[0].words) else []
 
 
 def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
@@ -199,6 +221,10 @@ def _attribute(
         coded_sides.append(cells)
     if not as_names:
         coded_sides = answers.with_numbers(name, coded_sides)
+    one_missing = answers.with_missing(name, coded_sides)
+    if isinstance(one_missing, str):
+        return one_missing
+    coded_sides = one_missing
     column = _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
     if isinstance(column, _ManyValues):
         # The rows as they stand in the tables, so that errors can name one.
@@ -253,6 +279,18 @@ class _AnswerColumns:
             self.notes.append(note)
         return readings
 
+    def with_missing(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
+        """The sides with what is missing written in one way; a string on words such as NA in one
+        table that may be the empty cells of the other, of which nothing is said."""
+        ways = ways_of_no_value(sides)
+        if not ways or name in self.distinct:
+            return list(sides)
+        shown = shown_ways(ways)
+        if name not in self.same:
+            return f"{shown} may be one value: say so by same, or by distinct that they are not"
+        self.notes.append(f"{name}: {shown} are taken as one value (same)")
+        return [side.renamed(dict.fromkeys(ways, NO_VALUE)) for side in sides]
+
     def apply(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
         """The sides with one name for each value; a string on values that may be one, of which
         nothing is said."""
@@ -268,6 +306,12 @@ class _AnswerColumns:
         elif spellings.doubts and name not in self.distinct:
             return _doubt(spellings)
         return [side.renamed(name_of) for side in sides]
+
+    def hint(self, name: str, sides: Sequence[Cells], is_label: bool = False) -> None:
+        """Note values that the tables seem to write differently."""
+        sentence = hint_at_other_names(name, sides, is_label)
+        if sentence:
+            self.notes.append(sentence)
 
     def _as_one_value(self, name: str, spellings: Spellings) -> dict[str, str]:
         """The name of each spelling where values that may be one are one, which is noted."""
@@ -297,6 +341,7 @@ def _label(name: str, sides: Sequence[Cells], answers: _AnswerColumns) -> Column
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
+    answers.hint(name, one_spelling, is_label=True)
     column = _named(name, one_spelling)
     if len(column.values) > MOST_NAMES:
         problem = (
@@ -341,6 +386,7 @@ def _column(
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         return one_spelling
+    answers.hint(name, one_spelling)
     return _named(name, one_spelling)
 
 
