@@ -3,7 +3,6 @@ classes, rows without a value left out, numbers and categories made one array of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
+from crosswind.data.column_names import names_rows
 from crosswind.data.spellings import NO_NUMBERS
 from crosswind.data.tabular import MISSING, has_column
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
-IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
-"""Usual names of columns whose values name the rows."""
 DATE = (
     r"(?i)^(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?"  # 2024-01-31, 31.1.24, with a time or without
     r"|\d{4}[-/](0?[1-9]|1[0-2])"  # 2024-01
@@ -217,7 +215,7 @@ def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     present = numbers[~np.isnan(numbers)]
     if len(np.unique(present)) < len(present) or (present != present.round()).any():
         return False
-    return bool(IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
+    return names_rows(name) or bool((np.diff(present) == 1).all())
 
 
 def are_dates(texts: Series) -> bool:

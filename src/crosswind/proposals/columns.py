@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
+from crosswind.data.column_names import names_rows, numbers_units
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
 from crosswind.data.spellings import NO_NUMBERS
 from crosswind.data.table_inputs import (
-    IDENTIFIERS,
     are_dates,
     counts_rows,
     flaw_of_numbers,
@@ -67,25 +67,6 @@ GRADES = frozenset(
     + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
 )
 """Words in names of columns whose numbers are in order, however few there are."""
-UNITS = (
-    "patient",
-    "patient_id",
-    "subject",
-    "subject_id",
-    "person",
-    "user",
-    "photographer",
-    "author",
-    "video",
-    "site_id",
-    "unit",
-    "group_id",
-    "lesion_id",
-    "pair",
-    "pair_id",
-    "batch_id",
-)
-"""Usual names of a column whose equal values are of one thing."""
 SPLITS = ("split", "partition", "subset", "set", "role", "usage")
 """Usual names of a column that says which rows train and which test."""
 FOLDS = ("fold", "folds", "kfold", "cv", "cv_fold")
@@ -114,6 +95,7 @@ _WHY_UNUSED = {
     "paths": "paths",
     "nested": "lists or other nested values",
     "times": "times",
+    "units": "numbers of units, such as patients",
 }
 """Why a column of a kind is neither label nor attribute nor input."""
 
@@ -124,7 +106,8 @@ class TableColumn:
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
     them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"
-    (lists and the like), "times" (spans of time) or "other". `values`: the
+    (lists and the like), "times" (spans of time), "units" (more values than classes have, which number
+    patients or the like by the name of the column and repeat) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
     `example`: one of the values; `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
     `flaw`: what keeps a column that seems to hold numbers or dates from being read as numbers.
@@ -144,14 +127,18 @@ class TableColumn:
 
     @property
     def is_number(self) -> bool:
-        """Whether a model reads it as a number: many of them, grades, or yes and no as 1 and 0."""
+        """Whether a model reads it as a number: many of them, grades, or yes and no as 1 and 0, but
+        no numbers of patients."""
+        if numbers_units(self.name):
+            return False
         return self.numeric and (self.graded or self.n_values == 2 or self.n_values > FEW_NUMBERS)
 
     def why_unused(self, n_rows: int) -> str:
         """Why the column is neither label nor attribute nor input, with its number of rows."""
         if self.flaw:
             return f"{self.name}: {self.flaw}"
-        if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
+        is_counted = self.kind in ("classes", "numbers", "units")
+        if self.n_empty and self.n_empty < n_rows and is_counted:
             return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
         if self.kind == "identifier":
             return f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier"
@@ -238,6 +225,8 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "roles"
     if n_values <= MOST_VALUES:
         return "classes"
+    if numbers_units(name) and not are_dates(values) and _are_codes(numbers):
+        return "units" if n_values < n_rows else "identifier"
     if numbers is not None:
         if counts_rows(name, numbers):
             return "identifier"
@@ -246,9 +235,17 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "other"
     if n_words(texts) >= 3:
         return "texts"
-    if n_values > n_rows / 2 or IDENTIFIERS.search(name):
+    if n_values > n_rows / 2 or names_rows(name):
         return "identifier"
     return "other"
+
+
+def _are_codes(numbers: NDArray[np.float64] | None) -> bool:
+    """Whether values are words, or whole numbers."""
+    if numbers is None:
+        return True
+    present = numbers[~np.isnan(numbers)]
+    return bool((present == present.round()).all())
 
 
 def _is_graded(name: str, values: Sequence[str]) -> bool:

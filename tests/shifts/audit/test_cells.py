@@ -121,7 +121,7 @@ def test_whole_numbers_are_identifiers_only_where_they_number_the_rows() -> None
     assert len(read.columns[-1].values) == 10
     shuffled = generator.permutation(2 * N)
     for name, train, target in (
-        ("case_id", incomes[:N], incomes[N:]),
+        ("sample_id", incomes[:N], incomes[N:]),
         ("nr", shuffled[:N], shuffled[N:]),
         ("nr", np.sort(incomes[:N]), np.sort(incomes[N:])),
     ):
@@ -244,3 +244,13 @@ def test_a_label_that_the_tables_do_not_share() -> None:
         "label 'y': no label of the target occurs in training (0, 1 there, benign, malignant in"
         " training): are they written differently?",
     )
+
+
+def test_numbers_of_patients_are_no_attribute() -> None:
+    """No value of one table is in the other, and nothing follows from that."""
+    train, target = [str(100 + row // 2) for row in range(N)], [f"{row // 2}" for row in range(N)]
+    reason = "numbers of patients or the like: 100 different values in 200 rows"
+    for name in ("Patient ID", "patientId", "MRN"):
+        assert dict(tables(train, target, name=name).skipped) == {name: reason}
+    assert tables(train, target, name="Patient Age").columns[-1].name == "Patient Age"
+    assert tables(train, target, name="MRN", names=["MRN"]).columns[-1].name == "MRN"

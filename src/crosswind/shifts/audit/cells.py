@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.data.column_names import names_rows
 from crosswind.data.spellings import NO_NUMBERS, shown_apart
 from crosswind.data.table_inputs import (
-    IDENTIFIERS,
     commas_may_part_thousands,
     flaw_of_numbers,
     n_fractions,
@@ -182,7 +182,7 @@ def number_the_rows(name: str, sides: Sequence[Cells], numbers: Mapping[str, flo
     They do so by the name of their column, where the numbers of both tables or of each leave no
     gap, and where they grow from row to row.
     """
-    if IDENTIFIERS.search(name):
+    if names_rows(name):
         return True
     sizes = [np.array([numbers.get(word, np.nan) for word in side.words]) for side in sides]
     rows_of_sides = [size[side.codes] for size, side in zip(sizes, sides, strict=True)]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, counted, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
+from crosswind.data.column_names import numbers_persons
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
 from crosswind.data.spellings import NO_NUMBERS, Spellings, shown_apart, spellings_of
@@ -373,6 +374,8 @@ def _column(
     is_never_missing = all(NO_VALUE not in side.words for side in sides)
     if n_values == 1 and is_never_missing:
         return "has one value only"
+    if numbers_persons(name) and not as_names and n_values > MANY_FRACTIONS:
+        return f"numbers of patients or the like: {n_values:,} different values in {n_rows:,} rows"
     numbers = None if as_names else numbers_by_word(values)
     if numbers is not None and _is_a_measure(name, sides, numbers):
         return _binned(name, sides, numbers, answers.notes)
