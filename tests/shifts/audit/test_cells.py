@@ -254,3 +254,22 @@ def test_numbers_of_patients_are_no_attribute() -> None:
         assert dict(tables(train, target, name=name).skipped) == {name: reason}
     assert tables(train, target, name="Patient Age").columns[-1].name == "Patient Age"
     assert tables(train, target, name="MRN", names=["MRN"]).columns[-1].name == "MRN"
+
+
+def test_columns_that_the_tables_call_by_other_names() -> None:
+    rows = {"u": spread("a", "b"), "v": spread("a", "b", "c")}
+    train = {"Diagnosis": spread("x", "y"), "Age": spread("1", "2"), "w": spread("d", "e"), **rows}
+    target = {"diagnosis": spread("x", "y"), "age": spread("1", "2"), "U": spread("d", "e"), **rows}
+    read = read_tables(train, target, "Diagnosis")
+    skipped = dict(read.skipped)
+    remedy = "if they are one, give both one name"
+    assert skipped["Age"] == f"only the training table has it; the target table has 'age': {remedy}"
+    assert skipped["age"] == f"only the target table has it; the training table has 'Age': {remedy}"
+    assert skipped["w"] == "only the training table has it"
+    assert skipped["U"] == "only the target table has it"
+    assert read.notes[0].endswith(f"cannot; the target table has 'diagnosis': {remedy}")
+    for name, same_name in (("tumor size", "tumor_size"), ("TumorSize", "tumor-size")):
+        half_train, half_target = {"y": spread("x", "y"), name: rows["v"]}, dict(rows)
+        half_target |= {"y": spread("x", "y"), same_name: rows["v"]}
+        skipped = dict(read_tables(half_train | rows, half_target, "y").skipped)
+        assert repr(same_name) in skipped[name] and repr(name) in skipped[same_name]

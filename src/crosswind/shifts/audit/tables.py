@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, counted, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
-from crosswind.data.column_names import numbers_persons
+from crosswind.data.column_names import name_words, numbers_persons
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
 from crosswind.data.spellings import NO_NUMBERS, Spellings, shown_apart, spellings_of
@@ -114,7 +114,7 @@ def read_tables(
         labelled_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
         answers.notes.append(
             f"the target has no label {label!r}: low-data drift and unseen values can be told,"
-            " correlations cannot"
+            f" correlations cannot{_hint_at_name(label, sides)}"
         )
         constant_codes = [np.zeros(frame.height, dtype=np.int64) for frame in sides]
         label_column = Column(label, ("",), *constant_codes)
@@ -136,6 +136,21 @@ def _check_columns(field: str, chosen: Sequence[str], all_names: Sequence[str]) 
     for name in chosen:
         if name not in all_names:
             raise unknown(field, "column of either table", name, all_names)
+
+
+def _hint_at_name(name: str, sides: Sequence[DataFrame]) -> str:
+    """What is said of a column that one table lacks and seems to call by another name, of the same
+    words: Age and age."""
+    for table_name, frame in zip(TABLE_NAMES, sides, strict=True):
+        if name in frame.columns:
+            continue
+        for column in frame.columns:
+            is_shared = all(column in side.columns for side in sides)
+            if not is_shared and name_words(column) == name_words(name) != ():
+                return (
+                    f"; the {table_name} table has {column!r}: if they are one, give both one name"
+                )
+    return ""
 
 
 def _left_out(attributes: Mapping[str, Column | str]) -> tuple[tuple[str, str], ...]:
@@ -214,7 +229,8 @@ def _attribute(
     """An attribute of both tables as codes; a string says why it is left out."""
     lacking = [name not in frame.columns for frame in sides]
     if any(lacking):
-        return f"only the {'target' if lacking[0] else 'training'} table has it"
+        table_name = TABLE_NAMES[1] if lacking[0] else TABLE_NAMES[0]
+        return f"only the {table_name} table has it{_hint_at_name(name, sides)}"
     coded_sides = []
     for cells in [cells_of(frame, name) for frame in sides]:
         if isinstance(cells, str):
