@@ -56,7 +56,7 @@ def test_words_for_units(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["age", "patient_age", "Patient Gender", "covid", "grid", "rapid", "number", "no", "caseload"]
-    + ["patients per day", "user_name", "humid", "", "--"],
+    + ["patients per day", "Patients No", "user_name", "humid", "", "--"],
 )
 def test_names_of_other_things(name: str) -> None:
     assert not names_units(name)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 
 _PERSONS = (
-    ("patient", "patients", "patienten", "pat", "subject", "subjects", "subj", "person", "proband")
-    + ("probanden", "participant", "respondent", "volunteer", "donor", "individual", "animal")
-    + ("user", "customer", "client", "member", "student", "family", "household", "case", "fall")
+    ("patient", "patienten", "pat", "subject", "subj", "person", "proband", "probanden", "user")
+    + ("participant", "respondent", "volunteer", "donor", "individual", "animal", "customer")
+    + ("client", "member", "student", "family", "household", "case", "fall")
 )
-"""Who or what has several rows of a table, in English and German."""
+"""Who or what has several rows of a table, in English and German; in the plural a number would be
+how many they are."""
 _COLLECTIONS = ("site", "group", "lesion", "pair", "batch", "unit", "video", "author")
 _NUMBERS = ("id", "ids", "no", "nr", "num", "number", "nummer", "code", "key", "identifier", "uid")
 _WHOLE_NAMES = frozenset(("pid", "mrn", "proband", "participant"))
