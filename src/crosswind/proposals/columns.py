@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
-from crosswind.data.column_names import names_rows, numbers_units
+from crosswind.data.column_names import names_rows, names_units, numbers_units
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
@@ -225,8 +225,11 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "roles"
     if n_values <= MOST_VALUES:
         return "classes"
-    if numbers_units(name) and not are_dates(values) and _are_codes(numbers):
-        return "units" if n_values < n_rows else "identifier"
+    if names_units(name) and not are_dates(values) and _are_codes(numbers):
+        if n_values == n_rows:
+            return "identifier"
+        if numbers_units(name):
+            return "units"
     if numbers is not None:
         if counts_rows(name, numbers):
             return "identifier"

@@ -167,7 +167,7 @@ def propose(
     read_columns = () if inputs is None else inputs.columns
     spelled = one_value_each(rows, [name for name in rows.columns if name not in read_columns])
     rows = spelled.rows
-    respelled = [name for name, _ in spelled.notes]
+    respelled = list(dict.fromkeys(name for name, _ in spelled.notes))
     all_columns = raw_columns | columns_of(_of_columns(rows, respelled))
     columns = {name: column for name, column in all_columns.items() if name not in read_columns}
     chosen = _label(rows, columns, table, label, inputs)
