@@ -17,6 +17,7 @@ from scipy import stats
 from tests.cli.awkward_tables import csv, moles, write_pictures
 
 from crosswind.cli.main import _status
+from crosswind.core.errors import InputError
 from crosswind.proposals.design import largest_design
 from crosswind.proposals.ready import ready_study
 from crosswind.proposals.study_file import propose
@@ -631,3 +632,61 @@ def test_remarks_of_an_attribute_leave_with_it(tmp_path: Path) -> None:
     fewer = proposal.with_less()
     assert fewer is not None and not {remark.sentence for remark in of_gone} & set(fewer.notes)
     assert len(fewer.notes) == len(proposal.notes) - len(of_gone) + 1
+
+
+@pytest.mark.parametrize("name", ["Patient ID", "patientId", "MRN", "Patientennummer", "case_no"])
+@pytest.mark.parametrize("as_words", [False, True])
+def test_rows_of_one_patient_stay_together(tmp_path: Path, name: str, as_words: bool) -> None:
+    """Numbers of patients, a few rows each, are no inputs: a model would know them by heart."""
+    draw = np.random.default_rng(0)
+    numbers = np.sort(draw.integers(1000, 1200, 600))
+    columns = {
+        name: [f"p{number}" for number in numbers] if as_words else numbers,
+        "Patient Age": draw.normal(60, 9, 600).round(1),
+        "sex": draw.choice(["f", "m"], 600),
+        "label": draw.choice(["ill", "well"], 600),
+    }
+    polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
+    draft = propose(str(tmp_path / "t.csv"), study_folder=tmp_path).draft
+    assert draft.options["unit"] == draft.unit == name
+    assert draft.options["numbers"] == ["Patient Age"]
+    assert name not in [*draft.options["categories"], *draft.further]
+    assert [design.attribute for design in draft.designs] == ["sex"]
+    with pytest.raises(InputError, match="its 1.. values number units, such as patients"):
+        propose(str(tmp_path / "t.csv"), label=name, study_folder=tmp_path)
+
+
+def test_numbers_of_patients_of_one_row_each_are_identifiers(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    columns = {
+        "MRN": draw.choice(10**6, 300, replace=False),
+        "age": draw.normal(60, 9, 300).round(1),
+        "label": draw.choice(["ill", "well"], 300),
+    }
+    polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
+    draft = propose(str(tmp_path / "t.csv"), study_folder=tmp_path).draft
+    assert draft.unit is None and draft.options["numbers"] == ["age"]
+
+
+def test_columns_are_looked_at_once_and_not_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 800 columns there are 320,000 pairs."""
+    draw = np.random.default_rng(0)
+    n_columns = 60
+    columns = {f"x{i}": draw.normal(size=120) for i in range(n_columns)}
+    columns["again"] = columns["x7"] * 2
+    columns["label"] = draw.choice(["a", "b"], 120)
+    polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
+    n_calls = 0
+    unique = np.unique
+
+    def counted_unique(*arguments: Any, **options: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        return unique(*arguments, **options)
+
+    monkeypatch.setattr(np, "unique", counted_unique)
+    proposal = propose(str(tmp_path / "t.csv"), study_folder=tmp_path)
+    assert n_calls < 10 * n_columns
+    assert any("again: the same as x7" in note for note in proposal.notes)

@@ -11,7 +11,7 @@ import polars
 import pytest
 
 import crosswind as cw
-from crosswind.core.errors import CrosswindError
+from crosswind.core.errors import CrosswindError, DataError
 from crosswind.data.table_inputs import numbers_of, why_code
 
 COLUMNS: dict[str, list[Any]] = {
@@ -202,7 +202,35 @@ def test_long_numbers_that_a_model_cannot_tell_apart_are_said(as_text: bool) -> 
     words = "60 whole numbers so long that a model, which reads float32, tells only 1 of them apart"
     with pytest.raises(CrosswindError, match=f"no model learns from 'visit' \\({words}"):
         cw.from_frame(frame, label="ill", columns=[])
-    dataset = cw.from_frame(frame, label="ill", numbers=["visit"], columns=["ill"])
+    with pytest.raises(
+        CrosswindError, match="column 'visit' has numbers such as .* differences are"
+    ):
+        cw.from_frame(frame, label="ill", numbers=["visit"], columns=["ill"])
+    dense = polars.DataFrame(
+        {"ill": ["a", "b"] * 500, "visit": [2**24 + row for row in range(1000)]}
+    )
+    dataset = cw.from_frame(dense, label="ill", numbers=["visit"], columns=["ill"])
+    words = "1,000 whole numbers so long that a model, which reads float32, tells only 501 of them"
     assert any(f"visit: {words}" in sentence for _, sentence in dataset.notes)
     apart = frame.with_columns(visit=polars.Series([20_000_000 + 7 * row for row in range(60)]))
     assert cw.from_frame(apart, label="ill", numbers=["visit"], columns=["ill"]).notes[:-1] == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["49,6", "50"], [49.6, 50.0]),
+        (["49,6", ".", "50"], [49.6, np.nan, 50.0]),
+        (["1,234", "0,900"], [1.234, 0.9]),
+    ],
+)
+def test_decimal_commas(texts: list[str], numbers: list[float]) -> None:
+    read = numbers_of(polars.DataFrame({"x": texts}), "x", "t.csv")
+    np.testing.assert_array_equal(read, numbers)
+
+
+@pytest.mark.parametrize("texts", [["900", "1,234"], ["7", *["8,123", "9,456"] * 10]])
+def test_commas_that_may_stand_between_thousands_are_refused(texts: list[str]) -> None:
+    """1,234 beside 900 is 1234: read as 1.234 it would be the smaller of the two."""
+    with pytest.raises(DataError, match=r"t.csv, column 'x', row 2: '[18],\d{3}' may be \d{4} or"):
+        numbers_of(polars.DataFrame({"x": texts}), "x", "t.csv")

@@ -31,6 +31,8 @@ ANSWERS = (frozenset({"yes", "no"}), frozenset({"on", "off"}))
 """Words that are truths where a column holds nothing else."""
 ALPHABET = 12
 """A column of at least so many single characters is about characters: a and A are two."""
+NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
+"""What stands for a missing number; in columns of words some of these are values."""
 _TRUE, _FALSE = ("true", "yes", "on", "1", "t", "y"), ("false", "no", "off", "0", "f", "n")
 _MEANT = dict.fromkeys(_TRUE, "true") | dict.fromkeys(_FALSE, "false")
 _UNSEEN = re.compile(
@@ -272,7 +274,9 @@ def _doubts(values: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     if len(values) >= ALPHABET and all(len(value) == 1 for value in values):
         return ()
     lower = {value.casefold() for value in values}
-    truths = lower <= _MEANT.keys() and bool(lower & {"true", "false", "yes", "no"})
+    answers = lower.difference(NO_NUMBERS)
+    of_truths = all(_truth(value) for value in answers)
+    truths = of_truths and bool(answers & {"true", "false", "yes", "no"})
     above: dict[str, str] = {}
 
     def root(key: str) -> str:
@@ -280,15 +284,22 @@ def _doubts(values: Sequence[str]) -> tuple[tuple[str, ...], ...]:
             key = above[key]
         return key
 
-    keys_of = {
-        value: (_MEANT[value.casefold()],) * 2 if truths else perhaps(value) for value in values
-    }
+    keys_of = {}
+    for value in values:
+        truth = _truth(value.casefold()) if truths else ""
+        keys_of[value] = (truth, truth) if truth else perhaps(value)
     for by_letters, by_looks in keys_of.values():
         above[root(by_letters)] = root(by_looks)
     groups: dict[str, list[str]] = defaultdict(list)
     for value, (key, _) in keys_of.items():
         groups[root(key)].append(value)
     return tuple(sorted(tuple(sorted(group)) for group in groups.values() if len(group) > 1))
+
+
+def _truth(value: str) -> str:
+    """Whether a value in lower case means true or false where a column has only truths, 1.0 as 1
+    does; empty where it means neither."""
+    return _MEANT.get(value) or _MEANT.get(_plain(value), "")
 
 
 def _rough(key: str) -> str:

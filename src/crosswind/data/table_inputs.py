@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
+from crosswind.data.column_names import names_rows
 from crosswind.data.tabular import has_column
 from crosswind.data.written_numbers import MISSING, written_numbers
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
-IDENTIFIERS = re.compile(r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE)
-"""Usual names of columns whose values name the rows."""
 DATE = (
     r"(?i)^(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?"  # 2024-01-31, 31.1.24, with a time or without
     r"|\d{4}[-/](0?[1-9]|1[0-2])"  # 2024-01
@@ -47,6 +46,12 @@ EXACT_IN_FLOAT32, EXACT_IN_FLOAT64 = 2**24, 2**53
 """The whole numbers up to which all are held exactly."""
 LEAST_TOLD_APART = 0.9
 """The share of a column's long whole numbers that must stay different in float32."""
+_SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
+"""Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
+COMMA_OF_THREE = r"^[+-]?[1-9]\d{0,2},\d{3}$"
+"""Numbers whose comma may stand before decimals or between thousands, for polars."""
+MOST_FLAWED = 5
+"""Different words in a column of numbers that may have slipped in, such as < 0.1; codes have more."""
 MOST_REPEATED_VALUES = 20
 """A column of at most as many different values is one of categories, however few its rows are."""
 MOST_CATEGORIES = 1000
@@ -146,13 +151,56 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     return _finite(numbers.to_numpy().astype(np.float64), name, path)
 
 
+def flaw_of_numbers(texts: Series, empty: NDArray[np.bool_]) -> str:
+    """Why a column of texts that seems to hold numbers or dates is not read as numbers; empty for
+    one of words. `texts`: of every row, `empty`: the rows without a value."""
+    import polars
+
+    present = ~empty
+    n_present = int(present.sum())
+    numbers = texts.cast(polars.Float64, strict=False)
+    finite = (numbers.is_not_null() & numbers.is_finite()).fill_null(False).to_numpy()
+    no_numbers = np.flatnonzero(present & ~finite)
+    if not len(no_numbers):
+        return ""
+    first = int(no_numbers[0])
+    row_words = f"row {first + 1} has {str(texts[first])[:40]!r}"
+    if 2 * len(no_numbers) < n_present:
+        return (
+            f"a number in {n_present - len(no_numbers):,} of {n_present:,} rows, but {row_words}:"
+            " write numbers alone, and leave cells without one empty"
+        )
+    of_words = texts.filter(polars.Series(present))
+    for pattern, described in (
+        (DATE, "dates, which are not read as numbers"),
+        (COMMA_OF_THREE, "numbers whose commas may mark decimals or thousands: write 1.5 or 1500"),
+        (_SIGNED, "numbers with signs or units: write the numbers alone"),
+    ):
+        if int(of_words.str.contains(pattern).sum()) > n_present / 2:
+            return f"{described} ({row_words})"
+    if are_measures(of_words):
+        return f"{described} ({row_words})"
+    return ""
+
+
+def n_fractions(words: Series) -> int:
+    """How many of the different words of a column are numbers with fractions, signs and units left
+    aside; 0 for dates, and where more than `MOST_FLAWED` words are no numbers at all, such as V27
+    among codes of diseases."""
+    signed = words.filter(words.str.contains(_SIGNED))
+    n_dates = int(words.str.contains(DATE).sum())
+    if 2 * n_dates > len(words) or len(words) - len(signed) > MOST_FLAWED:
+        return 0
+    return int(signed.str.contains(r"\d[.,]\d").sum())
+
+
 def counts_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     """Whether numbers name the rows: whole ones, one each, by the name of the column or in steps of
     one. `numbers`: float64 [n], NaN where a row has none."""
     present = numbers[~np.isnan(numbers)]
     if len(np.unique(present)) < len(present) or (present != present.round()).any():
         return False
-    return bool(IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
+    return names_rows(name) or bool((np.diff(present) == 1).all())
 
 
 def why_code(column: Series, name: str, numbers: NDArray[np.float64]) -> str:

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crosswind.data.spellings import mixed_truths
+from crosswind.data.spellings import NO_NUMBERS, mixed_truths
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 """What stands for no value in a column of any kind."""
-NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
-"""What stands for a missing number; in columns of words some of these are values."""
 LOOKED_AT = 20_000
 """Rows of the other columns that are looked at for the sign before their fractions."""
 SURELY_THOUSANDS = 30

@@ -12,24 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError
+from crosswind.data.column_names import names_rows, names_units, numbers_units
 from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.listed_files import OTHER_FORMATS
 from crosswind.data.rules import WORD
-from crosswind.data.spellings import mixed_truths
+from crosswind.data.spellings import NO_NUMBERS, mixed_truths
 from crosswind.data.table_inputs import (
-    DATE,
     GRADES,
-    IDENTIFIERS,
     DoubtfulNumbers,
     are_dates,
     are_measures,
     counts_rows,
+    flaw_of_numbers,
     lacks_value,
     numbers_of,
     told_apart,
     why_code,
 )
-from crosswind.data.written_numbers import NO_NUMBERS
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -68,25 +67,6 @@ TEXTS = frozenset(
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
 )
 """Usual names of a column of texts, however few or short they are."""
-UNITS = (
-    "patient",
-    "patient_id",
-    "subject",
-    "subject_id",
-    "person",
-    "user",
-    "photographer",
-    "author",
-    "video",
-    "site_id",
-    "unit",
-    "group_id",
-    "lesion_id",
-    "pair",
-    "pair_id",
-    "batch_id",
-)
-"""Usual names of a column whose equal values are of one thing."""
 SPLITS = ("split", "partition", "subset", "set", "role", "usage")
 """Usual names of a column that says which rows train and which test."""
 FOLDS = ("fold", "folds", "kfold", "cv", "cv_fold")
@@ -107,8 +87,6 @@ ROLES: Mapping[str, str] = {
 }
 """What a column of roles calls them; numbers as in CelebA and Waterbirds."""
 _UNPARTED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]"
-_SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
-"""Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
 _WHY_UNUSED = {
     "one-value": "one value",
     "empty": "no value in any row",
@@ -117,6 +95,7 @@ _WHY_UNUSED = {
     "paths": "paths",
     "nested": "lists or other nested values",
     "times": "times",
+    "units": "numbers of units, such as patients",
 }
 """Why a column of a kind is neither label nor attribute nor input."""
 
@@ -127,7 +106,8 @@ class TableColumn:
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
     them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"
-    (lists and the like), "times" (spans of time) or "other". `values`: the
+    (lists and the like), "times" (spans of time), "units" (more values than classes have, which number
+    patients or the like by the name of the column and repeat) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
     `example`: one of the values; `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
     `flaw`: what keeps a column that seems to hold numbers or dates from being read as numbers.
@@ -147,14 +127,18 @@ class TableColumn:
 
     @property
     def is_number(self) -> bool:
-        """Whether a model reads it as a number: many of them, grades, or yes and no as 1 and 0."""
+        """Whether a model reads it as a number: many of them, grades, or yes and no as 1 and 0, but
+        no numbers of patients."""
+        if numbers_units(self.name):
+            return False
         return self.numeric and (self.graded or self.n_values == 2 or self.n_values > FEW_NUMBERS)
 
     def why_unused(self, n_rows: int) -> str:
         """Why the column is neither label nor attribute nor input, with its number of rows."""
         if self.flaw:
             return f"{self.name}: {self.flaw}"
-        if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
+        is_counted = self.kind in ("classes", "numbers", "units")
+        if self.n_empty and self.n_empty < n_rows and is_counted:
             return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
         if self.kind == "identifier":
             return f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier"
@@ -213,7 +197,7 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     if not numeric and kind in ("identifier", "other"):
         flaw = doubt or (code if kind == "other" else "")
         if not flaw and not code:
-            flaw = _flaw(all_texts, empty)
+            flaw = flaw_of_numbers(all_texts, empty)
     return TableColumn(
         name=name,
         kind=kind,
@@ -226,31 +210,6 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
         flaw=flaw,
         no_values=no_values,
     )
-
-
-def _flaw(texts: Series, empty: NDArray[np.bool_]) -> str:
-    """Why a column of texts that seems to hold numbers or dates is not read as numbers; empty for
-    one of words. `texts`: of every row, `empty`: the rows without a value."""
-    import polars
-
-    present = ~empty
-    n_present = int(present.sum())
-    numbers = texts.cast(polars.Float64, strict=False)
-    finite = (numbers.is_not_null() & numbers.is_finite()).fill_null(False).to_numpy()
-    others = np.flatnonzero(present & ~finite)
-    first = int(others[0]) if len(others) else 0
-    row_words = f"row {first + 1} has {str(texts[first])[:40]!r}"
-    if len(others) and 2 * len(others) < n_present:
-        return (
-            f"a number in {n_present - len(others):,} of {n_present:,} rows, but {row_words}: write"
-            " numbers alone, and leave cells without one empty"
-        )
-    of_words = texts.filter(polars.Series(present))
-    if int(of_words.str.contains(DATE).sum()) > n_present / 2:
-        return f"dates, which are not read as numbers ({row_words})"
-    if int(of_words.str.contains(_SIGNED).sum()) > n_present / 2 or are_measures(of_words):
-        return f"numbers with signs or units: write the numbers alone ({row_words})"
-    return ""
 
 
 def _example(texts: Series, values: Series) -> str:
@@ -275,6 +234,11 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "roles"
     if n_values <= MOST_VALUES:
         return "classes"
+    if names_units(name) and not are_dates(values) and _are_codes(numbers):
+        if n_values == n_rows:
+            return "identifier"
+        if numbers_units(name):
+            return "units"
     if numbers is not None:
         if counts_rows(name, numbers):
             return "identifier"
@@ -283,9 +247,17 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "other"
     if n_words(texts) >= 3 and (lower in TEXTS or not are_measures(texts)):
         return "texts"
-    if n_values > n_rows / 2 or IDENTIFIERS.search(name):
+    if n_values > n_rows / 2 or names_rows(name):
         return "identifier"
     return "other"
+
+
+def _are_codes(numbers: NDArray[np.float64] | None) -> bool:
+    """Whether values are words, or whole numbers."""
+    if numbers is None:
+        return True
+    present = numbers[~np.isnan(numbers)]
+    return bool((present == present.round()).all())
 
 
 def _is_graded(name: str, numbers: Sequence[float]) -> bool:

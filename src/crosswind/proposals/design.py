@@ -152,31 +152,24 @@ def _without_repeated(
     """The attributes without those that are an earlier one under other names, and a reason for each
     of these."""
     different: list[ShiftDesign] = []
-    codes: list[NDArray[np.int64]] = []
+    attribute_of: dict[bytes, str] = {}
     reasons = []
     # Columns of words first: their names say more than numbers do.
     for design in sorted(designs, key=lambda design: columns[design.attribute].numeric):
-        codes_of_design = _codes(rows, design.attribute, design.values, design.cuts)
-        first = next(
-            (
-                earlier.attribute
-                for earlier, earlier_codes in zip(different, codes, strict=True)
-                if _is_bijection(codes_of_design, earlier_codes)
-            ),
-            None,
-        )
-        if first is None:
+        codes = _codes(rows, design.attribute, design.values, design.cuts)
+        first = attribute_of.setdefault(_parts(codes), design.attribute)
+        if first == design.attribute:
             different.append(design)
-            codes.append(codes_of_design)
         else:
             reasons.append(f"{design.attribute}: the same as {first}")
     return sorted(different, key=_order), reasons
 
 
-def _is_bijection(codes: NDArray[np.int64], earlier_codes: NDArray[np.int64]) -> bool:
-    """Whether two columns of codes part the rows alike."""
-    pairs = len(np.unique(np.stack([codes, earlier_codes]), axis=1).T)
-    return pairs == len(np.unique(codes)) == len(np.unique(earlier_codes))
+def _parts(codes: NDArray[np.int64]) -> bytes:
+    """How a column of codes parts the rows, whatever its codes are: equal for two that part them
+    alike. Each of hundreds of columns is looked at once, not beside each other one."""
+    _, first_rows, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return first_rows[inverse].astype(np.int64).tobytes()
 
 
 def _too_few(design: ShiftDesign, label: Label) -> str:

@@ -296,6 +296,6 @@ def _are_found(folder: FileFolder, values: Sequence[str], name: str, is_listed: 
 
 def _may_name(column: TableColumn, n_rows: int) -> bool:
     """Whether the values of a column may be names of files, one a row."""
-    if column.kind in ("identifier", "texts", "other"):
+    if column.kind in ("identifier", "units", "texts", "other"):
         return True
     return column.n_values == n_rows and column.kind not in ("nested", "times")

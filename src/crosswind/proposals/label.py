@@ -146,6 +146,7 @@ def _why_not(column: TableColumn) -> str:
         "one-value": "it has one value",
         "empty": "it has no value in any row",
         "identifier": identifier,
+        "units": f"its {column.n_values:,} values number units, such as patients",
         "paths": "it holds paths",
         "texts": "it holds texts",
         "roles": "it says which rows train and which test",

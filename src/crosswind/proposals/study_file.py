@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
+from crosswind.data.column_names import names_units
 from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import is_blank, read_table
 from crosswind.data.written_numbers import thousands_note
 from crosswind.proposals.columns import (
-    UNITS,
     TableColumn,
     columns_of,
     n_unparted,
@@ -183,11 +183,11 @@ def propose(
     read_columns = () if inputs is None else inputs.columns
     spelled = one_value_each(rows, [name for name in rows.columns if name not in read_columns])
     rows = spelled.rows
-    columns = {
-        name: column for name, column in columns_of(rows).items() if name not in read_columns
-    }
+    respelled = list(dict.fromkeys(name for name, _ in spelled.notes))
+    all_columns = written_columns | columns_of(_of_columns(rows, respelled))
+    columns = {name: column for name, column in all_columns.items() if name not in read_columns}
     chosen = _label(rows, columns, table, label, inputs)
-    unit = _unit(columns, chosen)
+    unit = _unit(columns, chosen, rows.height)
     roles = next((column for column in columns.values() if column.kind == "roles"), None)
     taken = [name for name in (unit, roles.name if roles else None) if name is not None]
     attributes = attributes_of(rows, columns, chosen, taken, inputs is None)
@@ -306,13 +306,15 @@ def _used_spellings(
 # -- what is read and dealt ------------------------------------------------------------------------
 
 
-def _unit(columns: Mapping[str, TableColumn], label: Label) -> str | None:
-    """A column whose equal values are of one thing: of a usual name, with values that repeat."""
+def _unit(columns: Mapping[str, TableColumn], label: Label, n_rows: int) -> str | None:
+    """A column whose equal values are of one thing: of a usual name, however it is written, with
+    values that repeat."""
     for name, column in columns.items():
         if (
-            name.lower() in UNITS
+            names_units(name)
             and name != label.name
             and column.kind != "classes"
+            and column.n_values < n_rows
             and not column.n_empty
         ):
             return name

@@ -21,11 +21,26 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, counted, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
+from crosswind.data.column_names import name_words, numbers_persons
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
-from crosswind.data.spellings import Spellings, shown_apart, spellings_of
-from crosswind.data.tabular import NoNames, codes_of, read_table
-from crosswind.data.written_numbers import MISSING
+from crosswind.data.spellings import NO_NUMBERS, Spellings, shown_apart, spellings_of
+from crosswind.data.tabular import NoNames, read_table
+from crosswind.shifts.audit.cells import (
+    NO_VALUE,
+    TABLE_NAMES,
+    Cells,
+    cells_of,
+    hint_at_other_names,
+    hold_fractions,
+    named_values,
+    number_the_rows,
+    numbers_by_word,
+    read_numbers,
+    shown_ways,
+    ways_of_no_value,
+    why_no_numbers,
+)
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
@@ -35,7 +50,6 @@ if TYPE_CHECKING:
 ValuesAndCodes = tuple[tuple[str, ...], NDArray[np.int64]]
 """The values of an attribute, and the code of each row."""
 
-NO_VALUE = "(missing)"
 BINS = 10
 MANY_FRACTIONS, MANY_WHOLE = 20, 100
 """Numbers with more different values than this are put into classes: with fractions, and whole
@@ -89,7 +103,7 @@ def read_tables(
     ):
         _check_columns(field, chosen, all_names)
     answers = _AnswerColumns(frozenset(same), frozenset(distinct), [])
-    label_cells = _label_cells(label, sides)
+    label_cells = _label_cells(label, sides, label in names, answers)
     labelled_rows = [cells.present for cells in label_cells]
     if not labelled_rows[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
@@ -101,7 +115,7 @@ def read_tables(
         labelled_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
         answers.notes.append(
             f"the target has no label {label!r}: low-data drift and unseen values can be told,"
-            " correlations cannot"
+            f" correlations cannot{_hint_at_name(label, sides)}"
         )
         constant_codes = [np.zeros(frame.height, dtype=np.int64) for frame in sides]
         label_column = Column(label, ("",), *constant_codes)
@@ -132,6 +146,21 @@ def _check_columns(field: str, chosen: Sequence[str], all_names: Sequence[str]) 
             raise unknown(field, "column of either table", name, all_names)
 
 
+def _hint_at_name(name: str, sides: Sequence[DataFrame]) -> str:
+    """What is said of a column that one table lacks and seems to call by another name, of the same
+    words: Age and age."""
+    for table_name, frame in zip(TABLE_NAMES, sides, strict=True):
+        if name in frame.columns:
+            continue
+        for column in frame.columns:
+            is_shared = all(column in side.columns for side in sides)
+            if not is_shared and name_words(column) == name_words(name) != ():
+                return (
+                    f"; the {table_name} table has {column!r}: if they are one, give both one name"
+                )
+    return ""
+
+
 def _left_out(attributes: Mapping[str, Column | str]) -> tuple[tuple[str, str], ...]:
     """The columns that are left out, each with the reason that stands in its place."""
     return tuple((name, reason) for name, reason in attributes.items() if isinstance(reason, str))
@@ -143,17 +172,38 @@ def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
     return one_line(reasons or "there is no other column", 300)
 
 
-def _label_cells(label: str, sides: Sequence[DataFrame]) -> list[_Coded]:
+def _label_cells(
+    label: str, sides: Sequence[DataFrame], as_names: bool, answers: _AnswerColumns
+) -> list[Cells]:
     """The label of the tables that have it. Raises `DataError` where it cannot be read as text."""
     label_cells = []
     for frame in sides:
         if label not in frame.columns:
             continue
-        cells = _coded(frame, label)
+        cells = cells_of(frame, label)
         if isinstance(cells, str):
             raise DataError(f"the label {label!r} {cells}")
         label_cells.append(cells)
-    return label_cells
+    if not as_names:
+        label_cells = answers.with_numbers(label, label_cells)
+    if len(label_cells) == 2 and (words := _words_for_no_label(label_cells)):
+        label_cells[1] = label_cells[1].renamed(dict.fromkeys(words, NO_VALUE))
+        quoted_words = " and ".join(shown_apart(words))
+        answers.notes.append(
+            f"the label {label!r} is {quoted_words} in all rows of the target, which counts as no label"
+        )
+    one_missing = answers.with_missing(label, label_cells)
+    if isinstance(one_missing, str):
+        raise InputError("label", f"{label!r}: {one_missing}")
+    return one_missing
+
+
+def _words_for_no_label(sides: Sequence[Cells]) -> list[str]:
+    """The words of the target's label where all of them stand for none, and training has none of
+    them."""
+    words = named_values(sides[1:])
+    are_none = all(word.lower() in NO_NUMBERS for word in words)
+    return words if are_none and not set(words) & set(sides[0].words) else []
 
 
 def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
@@ -163,7 +213,7 @@ def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> 
             f"the label {column.name!r} has one value on both sides, {column.values[0]!r}:"
             " correlations with it cannot be told"
         )
-    for table_name, rows in zip(("training", "target"), labelled_rows, strict=True):
+    for table_name, rows in zip(TABLE_NAMES, labelled_rows, strict=True):
         n_unlabelled = int((~rows).sum())
         if n_unlabelled:
             yield (
@@ -172,7 +222,7 @@ def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> 
             )
 
 
-def _rows_of(sides: Sequence[_Coded], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[_Coded]:
+def _rows_of(sides: Sequence[Cells], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[Cells]:
     """Some rows of each side."""
     return [side.rows(rows) for side, rows in zip(sides, rows_of_sides, strict=True)]
 
@@ -187,38 +237,24 @@ def _attribute(
     """An attribute of both tables as codes; a string says why it is left out."""
     lacking = [name not in frame.columns for frame in sides]
     if any(lacking):
-        return f"only the {'target' if lacking[0] else 'training'} table has it"
+        table_name = TABLE_NAMES[1] if lacking[0] else TABLE_NAMES[0]
+        return f"only the {table_name} table has it{_hint_at_name(name, sides)}"
     coded_sides = []
-    for cells in [_coded(frame, name) for frame in sides]:
+    for cells in [cells_of(frame, name) for frame in sides]:
         if isinstance(cells, str):
             return cells
         coded_sides.append(cells)
-    return _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Coded:
-    """A column of one side: `words` of its different cells (some may be alike), and which of them
-    each row has."""
-
-    words: list[str]
-    codes: NDArray[np.int64]
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """The rows that have a value."""
-        return np.array([word != NO_VALUE for word in self.words], dtype=bool)[self.codes]
-
-    def rows(self, chosen: NDArray[np.bool_]) -> _Coded:
-        """Some of its rows, and the words that they have."""
-        used, codes = np.unique(self.codes[chosen], return_inverse=True)
-        words = [self.words[code] for code in used]
-        return _Coded(words, codes.astype(np.int64))
-
-    def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
-        """The code that each row has by the code of its word."""
-        return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
+    if not as_names:
+        coded_sides = answers.with_numbers(name, coded_sides)
+    one_missing = answers.with_missing(name, coded_sides)
+    if isinstance(one_missing, str):
+        return one_missing
+    coded_sides = one_missing
+    column = _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
+    if isinstance(column, _ManyValues):
+        # The rows as they stand in the tables, so that errors can name one.
+        return ("" if as_names else why_no_numbers(coded_sides)) or column.reason
+    return column
 
 
 def frame_in_memory(table: Any, header: Sequence[str] | None = None) -> DataFrame:
@@ -258,29 +294,6 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     return frame
 
 
-def _coded(frame: DataFrame, name: str) -> _Coded | str:
-    """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says
-    why it cannot be had."""
-    import polars
-
-    column = frame.get_column(name)
-    kind = str(column.dtype).lower()
-    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
-        return f"holds {kind} values"
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-    distinct = column.unique()
-    try:
-        text = distinct.cast(polars.String, strict=False).str.strip_chars()
-    except polars.exceptions.PolarsError:
-        return f"holds {kind} values, which have no text to name them by"
-    lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
-    words = []
-    for word, none in zip(text.to_list(), lacking.to_list(), strict=True):
-        words.append(NO_VALUE if none else str(word))
-    return _Coded(words, codes_of(column, distinct))
-
-
 @final
 @dataclass(frozen=True)
 class _AnswerColumns:
@@ -290,11 +303,30 @@ class _AnswerColumns:
     distinct: frozenset[str]
     notes: list[str]
 
-    def apply(self, name: str, sides: Sequence[_Coded]) -> list[_Coded] | str:
+    def with_numbers(self, name: str, sides: Sequence[Cells]) -> list[Cells]:
+        """The sides with numbers as they are meant, see `read_numbers`, which is noted."""
+        readings, note = read_numbers(name, sides)
+        if note:
+            self.notes.append(note)
+        return readings
+
+    def with_missing(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
+        """The sides with what is missing written in one way; a string on words such as NA in one
+        table that may be the empty cells of the other, of which nothing is said."""
+        ways = ways_of_no_value(sides)
+        if not ways or name in self.distinct:
+            return list(sides)
+        shown = shown_ways(ways)
+        if name not in self.same:
+            return f"{shown} may be one value: say so by same, or by distinct that they are not"
+        self.notes.append(f"{name}: {shown} are taken as one value (same)")
+        return [side.renamed(dict.fromkeys(ways, NO_VALUE)) for side in sides]
+
+    def apply(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
         """The sides with one name for each value; a string on values that may be one, of which
         nothing is said."""
-        words = _named_values(sides)
-        if _numbers(words) is not None:
+        words = named_values(sides)
+        if numbers_by_word(words) is not None:
             return list(sides)
         spellings = spellings_of(words)
         if spellings.names:
@@ -304,9 +336,13 @@ class _AnswerColumns:
             name_of = self._as_one_value(name, spellings)
         elif spellings.doubts and name not in self.distinct:
             return _doubt(spellings)
-        return [
-            _Coded([name_of.get(word, word) for word in side.words], side.codes) for side in sides
-        ]
+        return [side.renamed(name_of) for side in sides]
+
+    def hint(self, name: str, sides: Sequence[Cells], is_label: bool = False) -> None:
+        """Note values that the tables seem to write differently."""
+        sentence = hint_at_other_names(name, sides, is_label)
+        if sentence:
+            self.notes.append(sentence)
 
     def _as_one_value(self, name: str, spellings: Spellings) -> dict[str, str]:
         """The name of each spelling where values that may be one are one, which is noted."""
@@ -332,15 +368,11 @@ def _doubt(spellings: Spellings) -> str:
     )
 
 
-def _named_values(sides: Sequence[_Coded]) -> list[str]:
-    """The words of both sides that name a value, in the order of text."""
-    return sorted({word for side in sides for word in side.words} - {NO_VALUE})
-
-
-def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Column:
+def _label(name: str, sides: Sequence[Cells], answers: _AnswerColumns) -> Column:
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
+    answers.hint(name, one_spelling, is_label=True)
     column = _named(name, one_spelling)
     if len(column.values) > MOST_NAMES:
         problem = (
@@ -351,11 +383,20 @@ def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Colum
     return column
 
 
+@final
+@dataclass(frozen=True)
+class _ManyValues:
+    """A column of too many values, or of numbers that are not read as such, and what is said of it
+    where nothing is wrong with its numbers."""
+
+    reason: str
+
+
 def _column(
-    name: str, sides: Sequence[_Coded], as_names: bool, answers: _AnswerColumns
-) -> Column | str:
+    name: str, sides: Sequence[Cells], as_names: bool, answers: _AnswerColumns
+) -> Column | _ManyValues | str:
     """One attribute as codes; a string says why it is left out."""
-    values = _named_values(sides)
+    values = named_values(sides)
     n_values = len(values)
     n_rows = sum(len(side.codes) for side in sides)
     if n_values == 0:
@@ -363,30 +404,39 @@ def _column(
     is_never_missing = all(NO_VALUE not in side.words for side in sides)
     if n_values == 1 and is_never_missing:
         return "has one value only"
-    numbers = None if as_names else _numbers(values)
-    if numbers is not None and _is_a_measure(numbers, n_rows):
+    if numbers_persons(name) and not as_names and n_values > MANY_FRACTIONS:
+        return f"numbers of patients or the like: {n_values:,} different values in {n_rows:,} rows"
+    numbers = None if as_names else numbers_by_word(values)
+    if numbers is not None and _is_a_measure(name, sides, numbers):
         return _binned(name, sides, numbers, answers.notes)
     if 2 * n_values > n_rows and n_values > MANY_FRACTIONS:
-        return f"an identifier: {n_values:,} different values in {n_rows:,} rows"
+        return _ManyValues(f"an identifier: {n_values:,} different values in {n_rows:,} rows")
+    many = f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
     if n_values > MOST_NAMES:
-        return f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
+        return _ManyValues(many)
+    if numbers is None and not as_names and hold_fractions(values, MANY_FRACTIONS):
+        return _ManyValues("numbers with signs or units: write the numbers alone")
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         return one_spelling
+    answers.hint(name, one_spelling)
     return _named(name, one_spelling)
 
 
-def _is_a_measure(numbers: Mapping[str, float], n_rows: int) -> bool:
+def _is_a_measure(name: str, sides: Sequence[Cells], numbers: Mapping[str, float]) -> bool:
     """Whether numbers are so many that they are put into classes, and do not number the rows."""
+    n_rows = sum(len(side.codes) for side in sides)
     distinct = set(numbers.values())
     are_whole = all(number == int(number) for number in distinct)
-    if len(distinct) <= (MANY_WHOLE if are_whole else MANY_FRACTIONS):
+    if are_whole and 2 * len(distinct) <= n_rows:
+        return len(distinct) > MANY_WHOLE
+    if len(distinct) <= MANY_FRACTIONS:
         return False
-    return not are_whole or 2 * len(distinct) <= n_rows
+    return not are_whole or not number_the_rows(name, sides, numbers)
 
 
 def _binned(
-    name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]
+    name: str, sides: Sequence[Cells], numbers: Mapping[str, float], notes: list[str]
 ) -> Column:
     numbers_by_side = []
     for side in sides:
@@ -422,11 +472,11 @@ def _bin_names(edges: NDArray[np.float64]) -> list[str]:
     return names
 
 
-def _named(name: str, sides: Sequence[_Coded]) -> Column:
+def _named(name: str, sides: Sequence[Cells]) -> Column:
     """The values of both sides by name: numbers in numeric order under one spelling, else text in
     its order."""
-    texts = _named_values(sides)
-    numbers = _numbers(texts)
+    texts = named_values(sides)
+    numbers = numbers_by_word(texts)
     if numbers is not None:
         spelled = {text: _plain(number) for text, number in numbers.items()}
         values = _by_size(numbers)
@@ -450,23 +500,6 @@ def _by_size(numbers: Mapping[str, float]) -> list[str]:
     """The different numbers under their one spelling, in numeric order."""
     size_of = {_plain(number): number for number in numbers.values()}
     return sorted(size_of, key=lambda spelling: size_of[spelling])
-
-
-def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
-    """Each text as a number, where all are and none has leading zeros, as names such as 007
-    have."""
-    out = {}
-    for text in texts:
-        digits = text.lstrip("+-")
-        if digits[:1] == "0" and digits[1:2].isdigit():
-            return None
-        try:
-            out[text] = float(text)
-        except ValueError:
-            return None
-        if not np.isfinite(out[text]):
-            return None
-    return out
 
 
 def _plain(number: float) -> str:

@@ -1,0 +1,70 @@
+"""What the name of a column says: that its values name rows, or units such as patients, however it
+is written."""
+
+from __future__ import annotations
+
+import re
+
+_PERSONS = (
+    ("patient", "patienten", "pat", "subject", "subj", "person", "proband", "probanden", "user")
+    + ("participant", "respondent", "volunteer", "donor", "individual", "animal", "customer")
+    + ("client", "member", "student", "family", "household", "case", "fall")
+)
+"""Who or what has several rows of a table, in English and German; in the plural a number would be
+how many they are."""
+_COLLECTIONS = ("site", "group", "lesion", "pair", "batch", "unit", "video", "author")
+_NUMBERS = ("id", "ids", "no", "nr", "num", "number", "nummer", "code", "key", "identifier", "uid")
+_WHOLE_NAMES = frozenset(("pid", "mrn", "proband", "participant"))
+_BARE = frozenset(
+    ("patient", "subject", "person", "user", "photographer", "author", "video", "unit", "pair")
+)
+"""Names of units without a word for their number, which are those of other things too."""
+_ROW_NAMES = frozenset(
+    ("id", "ids", "uuid", "guid", "index", "idx", "key", "name", "filename", "url")
+)
+"""Usual last words of names of columns whose values name the rows."""
+_INSIDE = re.compile(
+    r"(?<=[a-z\u00df-\u00ff])(?=[A-Z])"  # patientId
+    r"|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])"  # MRNCode, and IDs is one word
+)
+
+
+def name_words(name: str) -> tuple[str, ...]:
+    """The words of a column's name in lower case, however they are joined: Patient ID, patient-id,
+    patient_id and PatientID have the same ones."""
+    parted = _INSIDE.sub("_", name)
+    return tuple(word for word in re.split(r"[\W_]+", parted.lower()) if word)
+
+
+def names_rows(name: str) -> bool:
+    """Whether a column is called as one whose values name the rows, if no two rows have one, or
+    units, if some have."""
+    words = name_words(name)
+    return bool(words) and (words[-1] in _ROW_NAMES or numbers_units(name))
+
+
+def numbers_persons(name: str) -> bool:
+    """Whether a column is called as one of numbers of patients, customers and the like."""
+    return _numbers_of(name, _PERSONS)
+
+
+def numbers_units(name: str) -> bool:
+    """Whether a column is called as one of numbers of units: persons, or sites, pairs, batches."""
+    return _numbers_of(name, (*_PERSONS, *_COLLECTIONS))
+
+
+def names_units(name: str) -> bool:
+    """Whether a column is called as one whose equal values are of one thing: a number of units, or
+    the word for one of them."""
+    return numbers_units(name) or "_".join(name_words(name)) in _BARE
+
+
+def _numbers_of(name: str, things: tuple[str, ...]) -> bool:
+    words = name_words(name)
+    joined = "".join(words)
+    if joined in _WHOLE_NAMES:
+        return True
+    # patientid and Patientennummer are joined without a sign of where.
+    return any(
+        joined.endswith(number) and joined.removesuffix(number) in things for number in _NUMBERS
+    )

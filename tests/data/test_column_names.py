@@ -1,0 +1,67 @@
+"""Names of columns of units are known however their words are joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from crosswind.data.column_names import (
+    name_words,
+    names_rows,
+    names_units,
+    numbers_persons,
+    numbers_units,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Patient ID", ("patient", "id")),
+        ("patient-id", ("patient", "id")),
+        ("PatientID", ("patient", "id")),
+        ("patientId", ("patient", "id")),
+        ("PatientIDs", ("patient", "ids")),
+        ("NHSNumber", ("nhs", "number")),
+        ("MRN", ("mrn",)),
+        ("Größe (cm)", ("größe", "cm")),
+        ("--", ()),
+    ],
+)
+def test_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
+    assert name_words(name) == words
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Patient ID", "PatientID", "patientId", "patient id", "pat_id", "pid", "MRN", "SubjectID"]
+    + ["case_no", "customer_id", "Patienten-ID", "Patientennummer", "Proband", "patient_id"]
+    + ["subject_id", "CUSTOMERID", "Participant", "user.id", "patient_number"],
+)
+def test_numbers_of_persons(name: str) -> None:
+    assert numbers_persons(name) and numbers_units(name) and names_units(name)
+
+
+@pytest.mark.parametrize("name", ["site_id", "Lesion ID", "batch-id", "pairId", "group_id"])
+def test_numbers_of_other_units(name: str) -> None:
+    assert numbers_units(name) and names_units(name) and not numbers_persons(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["patient", "subject", "person", "User", "photographer", "author", "video", "pair"]
+)
+def test_words_for_units(name: str) -> None:
+    assert names_units(name) and not numbers_units(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["age", "patient_age", "Patient Gender", "covid", "grid", "rapid", "number", "no", "caseload"]
+    + ["patients per day", "Patients No", "user_name", "humid", "", "--"],
+)
+def test_names_of_other_things(name: str) -> None:
+    assert not names_units(name)
+
+
+def test_names_of_rows() -> None:
+    assert all(map(names_rows, ["id", "imageId", "Image ID", "file_name", "uuid", "Patient ID"]))
+    assert not any(map(names_rows, ["valid", "monkey", "Kids", "surname", "age", "-"]))
