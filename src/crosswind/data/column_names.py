@@ -1,4 +1,4 @@
-"""What the name of a column says: that its values name rows, or units such as patients, however it
+"""Names of columns: whether their values name rows, or units such as patients, however it
 is written."""
 
 from __future__ import annotations

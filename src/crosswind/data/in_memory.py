@@ -101,7 +101,7 @@ def from_frame(
 
 
 def _alike(dataset: AttributedDataset) -> Iterator[tuple[str, str]]:
-    """What is said of each attribute with values that may be one: nobody has said yet whether they
+    """A note on each attribute with values that may be one: nobody has said yet whether they
     are, and they are taken as different ones."""
     for attribute in dataset.table.names:
         for values in doubts_of(dataset, attribute)[:1]:

@@ -101,18 +101,22 @@ class FileFolder:
             return _DEAD_LINK
         components = _absolute_parts(name)
         if components is None:
-            relative = _clean(name.replace("\\", "/"))
-            inner = _UPWARDS.sub("", relative)
-            if _leads_out(inner):
-                return _OUTSIDE
-            upwards = inner != relative
-            below = self._below(inner, leads_out=upwards)
-            if upwards and stripped and isinstance(below, _Fault):
-                return self._below("/".join(inner.split("/")[stripped:]), leads_out=False)
-            return below
+            return self._of_relative(name, stripped)
         inside = self._inside(components)
         relative = "/".join(components[stripped:] if inside is None else inside)
         return self._below(relative, leads_out=inside is None and not stripped)
+
+    def _of_relative(self, name: str, stripped: int) -> str | _Fault:
+        """The file of a relative path that is none as it stands, or why there is none."""
+        relative = _clean(name.replace("\\", "/"))
+        inner = _UPWARDS.sub("", relative)
+        if _leads_out(inner):
+            return _OUTSIDE
+        upwards = inner != relative
+        below = self._below(inner, leads_out=upwards)
+        if upwards and stripped and isinstance(below, _Fault):
+            return self._below("/".join(inner.split("/")[stripped:]), leads_out=False)
+        return below
 
     def _below(self, relative: str, leads_out: bool) -> str | _Fault:
         """The one file whose path ends with `relative`, or why there is none."""

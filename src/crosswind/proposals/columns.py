@@ -159,25 +159,19 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     import polars
 
     series = rows.get_column(name)
-    if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
-        return TableColumn(name, "nested", n_values=rows.height)
-    if series.dtype == polars.Duration:
-        return TableColumn(name, "times", n_values=rows.height)
+    if no_texts := _kind_without_texts(series):
+        return TableColumn(name, no_texts, n_values=rows.height)
     empty = lacks_value(series)
     n_empty = int(empty.sum())
     all_texts = series.cast(polars.String, strict=False).str.strip_chars()
     texts = all_texts.filter(polars.Series(~empty))
     if not len(texts):
         return TableColumn(name, "empty", n_empty=n_empty)
-    numbers, doubt = _numbers(rows, name)
-    code = "" if numbers is None else why_code(series, name, numbers)
-    if numbers is not None and (code or (doubt := told_apart(series, numbers))):
-        numbers = None
+    numbers, doubt, code = _numbers_or_doubt(rows, name)
     truths = mixed_truths(texts.unique().to_list()) if numbers is not None else {}
     all_texts, texts = all_texts.replace(truths), texts.replace(truths)
     numeric = numbers is not None
     no_values: tuple[str, ...] = ()
-    number_of: dict[str, float] = {}
     if numbers is not None:
         # Among numbers NA and its like are no class, as they are no number.
         is_word = texts.str.to_lowercase().is_in(list(NO_NUMBERS))
@@ -189,15 +183,14 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     values = texts.unique().sort()
     kind = _kind(name, texts, values, numbers)
     ordered = values.to_list() if kind == "classes" else []
-    if numbers is not None and ordered:
+    graded = False
+    if numbers is not None:
         number_of = dict(zip(all_texts.to_list(), numbers.tolist(), strict=True))
         ordered.sort(key=number_of.__getitem__)
-    graded = numeric and _is_graded(name, [number_of[value] for value in ordered])
+        graded = _is_graded(name, [number_of[value] for value in ordered])
     flaw = ""
     if not numeric and kind in ("identifier", "other"):
-        flaw = doubt or (code if kind == "other" else "")
-        if not flaw and not code:
-            flaw = flaw_of_numbers(all_texts, empty)
+        flaw = _flaw(kind, doubt, code) or ("" if code else flaw_of_numbers(all_texts, empty))
     return TableColumn(
         name=name,
         kind=kind,
@@ -212,6 +205,34 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     )
 
 
+def _flaw(kind: str, doubt: str, code: str) -> str:
+    return doubt or (code if kind == "other" else "")
+
+
+def _kind_without_texts(series: Series) -> str:
+    """The kind of a column whose cells are no texts: lists, bytes, spans of time. Empty for any
+    other."""
+    import polars
+
+    if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
+        return "nested"
+    return "times" if series.dtype == polars.Duration else ""
+
+
+def _numbers_or_doubt(rows: DataFrame, name: str) -> tuple[NDArray[np.float64] | None, str, str]:
+    """A column as numbers, None where it is none of numbers; what makes that doubtful; and why what
+    looks like numbers is codes."""
+    numbers, doubt = _numbers(rows, name)
+    if numbers is None:
+        return None, doubt, ""
+    column = rows.get_column(name)
+    code = why_code(column, name, numbers)
+    if code:
+        return None, doubt, code
+    doubt = told_apart(column, numbers)
+    return (None if doubt else numbers), doubt, ""
+
+
 def _example(texts: Series, values: Series) -> str:
     """The first value that is no number, else the first."""
     import polars
@@ -221,9 +242,29 @@ def _example(texts: Series, values: Series) -> str:
 
 
 def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64] | None) -> str:
+    """The kind of a column, see `TableColumn`."""
+    kind = _kind_of_few(name, values)
+    if kind:
+        return kind
+    n_values, n_rows = len(values), len(texts)
+    if names_units(name) and not are_dates(values) and _are_codes(numbers):
+        if n_values == n_rows:
+            return "identifier"
+        if numbers_units(name):
+            return "units"
+    if numbers is not None:
+        return "identifier" if counts_rows(name, numbers) else "numbers"
+    if are_dates(values):
+        return "other"
+    if n_words(texts) >= 3 and (name.lower() in TEXTS or not are_measures(texts)):
+        return "texts"
+    return "identifier" if n_values > n_rows / 2 or names_rows(name) else "other"
+
+
+def _kind_of_few(name: str, values: Series) -> str:
+    """The kind of a column of paths, of a usual name, or of few values; empty for any other."""
     lower = name.lower()
     n_values = len(values)
-    n_rows = len(texts)
     if str(values[0]).lower().endswith((*IMAGE_ENDINGS, *OTHER_FORMATS)) and n_values > 1:
         return "paths"
     if n_values == 1:
@@ -232,24 +273,7 @@ def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64]
         return "fold"
     if lower in SPLITS and roles_of(values.to_list()):
         return "roles"
-    if n_values <= MOST_VALUES:
-        return "classes"
-    if names_units(name) and not are_dates(values) and _are_codes(numbers):
-        if n_values == n_rows:
-            return "identifier"
-        if numbers_units(name):
-            return "units"
-    if numbers is not None:
-        if counts_rows(name, numbers):
-            return "identifier"
-        return "numbers"
-    if are_dates(values):
-        return "other"
-    if n_words(texts) >= 3 and (lower in TEXTS or not are_measures(texts)):
-        return "texts"
-    if n_values > n_rows / 2 or names_rows(name):
-        return "identifier"
-    return "other"
+    return "classes" if n_values <= MOST_VALUES else ""
 
 
 def _are_codes(numbers: NDArray[np.float64] | None) -> bool:

@@ -33,7 +33,7 @@ MOST_SHOWN = 6
 
 @final
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ColumnCells:
     """A column of one side: `words` of its different cells (some may be alike), and which of them
     each row has."""
 
@@ -45,19 +45,19 @@ class Cells:
         """The rows that have a value."""
         return np.array([word != NO_VALUE for word in self.words], dtype=bool)[self.codes]
 
-    def rows(self, chosen: NDArray[np.bool_]) -> Cells:
+    def rows(self, chosen: NDArray[np.bool_]) -> ColumnCells:
         """Some of its rows, and the words that they have."""
         used, codes = np.unique(self.codes[chosen], return_inverse=True)
         words = [self.words[code] for code in used]
-        return Cells(words, codes.astype(np.int64))
+        return ColumnCells(words, codes.astype(np.int64))
 
     def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
         """The code that each row has by the code of its word."""
         return np.array([values[word] for word in self.words], dtype=np.int64)[self.codes]
 
-    def renamed(self, name_of: Mapping[str, str]) -> Cells:
+    def renamed(self, name_of: Mapping[str, str]) -> ColumnCells:
         """The same rows with other names for some of the words."""
-        return Cells([name_of.get(word, word) for word in self.words], self.codes)
+        return ColumnCells([name_of.get(word, word) for word in self.words], self.codes)
 
     def series(self) -> Series:
         """The words as texts, null for what is missing."""
@@ -73,7 +73,7 @@ class Cells:
         return flaw_of_numbers(texts, texts.is_null().to_numpy())
 
 
-def cells_of(frame: DataFrame, name: str) -> Cells | str:
+def cells_of(frame: DataFrame, name: str) -> ColumnCells | str:
     """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says
     why it cannot be had."""
     import polars
@@ -93,10 +93,10 @@ def cells_of(frame: DataFrame, name: str) -> Cells | str:
     words = []
     for word, none in zip(text.to_list(), lacking.to_list(), strict=True):
         words.append(NO_VALUE if none else str(word))
-    return Cells(words, codes_of(column, distinct))
+    return ColumnCells(words, codes_of(column, distinct))
 
 
-def named_values(sides: Sequence[Cells]) -> list[str]:
+def named_values(sides: Sequence[ColumnCells]) -> list[str]:
     """The words of both sides that name a value, in the order of text."""
     return sorted({word for side in sides for word in side.words} - {NO_VALUE})
 
@@ -119,7 +119,7 @@ def numbers_by_word(words: Sequence[str]) -> dict[str, float] | None:
     return numbers
 
 
-def read_numbers(name: str, sides: Sequence[Cells]) -> tuple[list[Cells], str]:
+def read_numbers(name: str, sides: Sequence[ColumnCells]) -> tuple[list[ColumnCells], str]:
     """The sides with the numbers of a column as `crosswind init` reads them, and a note, if any.
 
     Decimal commas are points; NA and its like are no value among numbers. A column with anything
@@ -180,7 +180,7 @@ def _are_thousands(texts: Series, has_comma: Series) -> bool:
     return len(decimals) >= MANY_COMMAS or bool(sizes[0] > 2 * sizes[1])
 
 
-def _with_points(sides: Sequence[Cells]) -> list[Cells]:
+def _with_points(sides: Sequence[ColumnCells]) -> list[ColumnCells]:
     """The sides with points for decimal commas. They stay as they are where a side has commas that
     may part thousands, and no other tells that they do not."""
     all_texts = [side.series() for side in sides]
@@ -194,11 +194,11 @@ def _with_points(sides: Sequence[Cells]) -> list[Cells]:
     pointed_sides = []
     for side, texts in zip(sides, all_texts, strict=True):
         pointed_words = _with_decimal_points(texts).fill_null(NO_VALUE).to_list()
-        pointed_sides.append(Cells(pointed_words, side.codes))
+        pointed_sides.append(ColumnCells(pointed_words, side.codes))
     return pointed_sides
 
 
-def why_no_numbers(sides: Sequence[Cells]) -> str:
+def why_no_numbers(sides: Sequence[ColumnCells]) -> str:
     """Why a column that seems to hold numbers or dates is not read as numbers, for the first side
     of which that is so; empty for one of words."""
     for table_name, side in zip(TABLE_NAMES, sides, strict=False):
@@ -215,7 +215,7 @@ def hold_fractions(words: Sequence[str], least: int) -> bool:
     return n_fractions(polars.Series(list(words), dtype=polars.String)) > least
 
 
-def number_the_rows(name: str, sides: Sequence[Cells], numbers: Mapping[str, float]) -> bool:
+def number_the_rows(name: str, sides: Sequence[ColumnCells], numbers: Mapping[str, float]) -> bool:
     """Whether whole numbers, of which hardly two rows have one, name the rows.
 
     They do so by the name of their column, where the numbers of both tables or of each leave no
@@ -238,7 +238,7 @@ def _leaves_no_gap(numbers: NDArray[np.float64]) -> bool:
     return len(np.unique(numbers)) == numbers.max() - numbers.min() + 1
 
 
-def ways_of_no_value(sides: Sequence[Cells]) -> list[str]:
+def ways_of_no_value(sides: Sequence[ColumnCells]) -> list[str]:
     """The ways in which no value may be written that differ between the sides: an empty cell,
     `NO_VALUE`, in one and NA in the other. None where both write it alike, or only one does."""
     ways = [
@@ -256,7 +256,7 @@ def shown_ways(ways: Sequence[str]) -> str:
     return " and ".join([*shown, *(["an empty cell"] if NO_VALUE in ways else [])])
 
 
-def hint_at_other_names(name: str, sides: Sequence[Cells], is_label: bool = False) -> str:
+def hint_at_other_names(name: str, sides: Sequence[ColumnCells], is_label: bool = False) -> str:
     """A sentence on values that the tables seem to write differently; empty where they do not.
 
     A label of which no value is in both tables; an attribute of as many words here as numbers

@@ -29,7 +29,7 @@ from crosswind.data.tabular import NoNames, read_table
 from crosswind.shifts.audit.cells import (
     NO_VALUE,
     TABLE_NAMES,
-    Cells,
+    ColumnCells,
     cells_of,
     hint_at_other_names,
     hold_fractions,
@@ -147,7 +147,7 @@ def _check_columns(field: str, chosen: Sequence[str], all_names: Sequence[str]) 
 
 
 def _hint_at_name(name: str, sides: Sequence[DataFrame]) -> str:
-    """What is said of a column that one table lacks and seems to call by another name, of the same
+    """A hint at a column that one table lacks and seems to call by another name, of the same
     words: Age and age."""
     for table_name, frame in zip(TABLE_NAMES, sides, strict=True):
         if name in frame.columns:
@@ -174,7 +174,7 @@ def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
 
 def _label_cells(
     label: str, sides: Sequence[DataFrame], as_names: bool, answers: _AnswerColumns
-) -> list[Cells]:
+) -> list[ColumnCells]:
     """The label of the tables that have it. Raises `DataError` where it cannot be read as text."""
     label_cells = []
     for frame in sides:
@@ -198,7 +198,7 @@ def _label_cells(
     return one_missing
 
 
-def _words_for_no_label(sides: Sequence[Cells]) -> list[str]:
+def _words_for_no_label(sides: Sequence[ColumnCells]) -> list[str]:
     """The words of the target's label where all of them stand for none, and training has none of
     them."""
     words = named_values(sides[1:])
@@ -222,7 +222,9 @@ def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> 
             )
 
 
-def _rows_of(sides: Sequence[Cells], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[Cells]:
+def _rows_of(
+    sides: Sequence[ColumnCells], rows_of_sides: Sequence[NDArray[np.bool_]]
+) -> list[ColumnCells]:
     """Some rows of each side."""
     return [side.rows(rows) for side, rows in zip(sides, rows_of_sides, strict=True)]
 
@@ -303,14 +305,14 @@ class _AnswerColumns:
     distinct: frozenset[str]
     notes: list[str]
 
-    def with_numbers(self, name: str, sides: Sequence[Cells]) -> list[Cells]:
+    def with_numbers(self, name: str, sides: Sequence[ColumnCells]) -> list[ColumnCells]:
         """The sides with numbers as they are meant, see `read_numbers`, which is noted."""
         readings, note = read_numbers(name, sides)
         if note:
             self.notes.append(note)
         return readings
 
-    def with_missing(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
+    def with_missing(self, name: str, sides: Sequence[ColumnCells]) -> list[ColumnCells] | str:
         """The sides with what is missing written in one way; a string on words such as NA in one
         table that may be the empty cells of the other, of which nothing is said."""
         ways = ways_of_no_value(sides)
@@ -322,7 +324,7 @@ class _AnswerColumns:
         self.notes.append(f"{name}: {shown} are taken as one value (same)")
         return [side.renamed(dict.fromkeys(ways, NO_VALUE)) for side in sides]
 
-    def apply(self, name: str, sides: Sequence[Cells]) -> list[Cells] | str:
+    def apply(self, name: str, sides: Sequence[ColumnCells]) -> list[ColumnCells] | str:
         """The sides with one name for each value; a string on values that may be one, of which
         nothing is said."""
         words = named_values(sides)
@@ -338,7 +340,7 @@ class _AnswerColumns:
             return _doubt(spellings)
         return [side.renamed(name_of) for side in sides]
 
-    def hint(self, name: str, sides: Sequence[Cells], is_label: bool = False) -> None:
+    def hint(self, name: str, sides: Sequence[ColumnCells], is_label: bool = False) -> None:
         """Note values that the tables seem to write differently."""
         sentence = hint_at_other_names(name, sides, is_label)
         if sentence:
@@ -368,7 +370,7 @@ def _doubt(spellings: Spellings) -> str:
     )
 
 
-def _label(name: str, sides: Sequence[Cells], answers: _AnswerColumns) -> Column:
+def _label(name: str, sides: Sequence[ColumnCells], answers: _AnswerColumns) -> Column:
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
@@ -393,27 +395,20 @@ class _ManyValues:
 
 
 def _column(
-    name: str, sides: Sequence[Cells], as_names: bool, answers: _AnswerColumns
+    name: str, sides: Sequence[ColumnCells], as_names: bool, answers: _AnswerColumns
 ) -> Column | _ManyValues | str:
     """One attribute as codes; a string says why it is left out."""
     values = named_values(sides)
-    n_values = len(values)
     n_rows = sum(len(side.codes) for side in sides)
-    if n_values == 0:
-        return "has no value in any row"
-    is_never_missing = all(NO_VALUE not in side.words for side in sides)
-    if n_values == 1 and is_never_missing:
-        return "has one value only"
-    if numbers_persons(name) and not as_names and n_values > MANY_FRACTIONS:
-        return f"numbers of patients or the like: {n_values:,} different values in {n_rows:,} rows"
+    reason = _why_left_out(name, sides, values, as_names)
+    if reason:
+        return reason
     numbers = None if as_names else numbers_by_word(values)
     if numbers is not None and _is_a_measure(name, sides, numbers):
         return _binned(name, sides, numbers, answers.notes)
-    if 2 * n_values > n_rows and n_values > MANY_FRACTIONS:
-        return _ManyValues(f"an identifier: {n_values:,} different values in {n_rows:,} rows")
-    many = f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
-    if n_values > MOST_NAMES:
-        return _ManyValues(many)
+    too_many = _why_too_many(values, n_rows)
+    if too_many:
+        return _ManyValues(too_many)
     if numbers is None and not as_names and hold_fractions(values, MANY_FRACTIONS):
         return _ManyValues("numbers with signs or units: write the numbers alone")
     one_spelling = answers.apply(name, sides)
@@ -423,7 +418,34 @@ def _column(
     return _named(name, one_spelling)
 
 
-def _is_a_measure(name: str, sides: Sequence[Cells], numbers: Mapping[str, float]) -> bool:
+def _why_left_out(
+    name: str, sides: Sequence[ColumnCells], values: Sequence[str], as_names: bool
+) -> str:
+    """Why a column is no attribute: it has one value or none, or numbers persons. Empty for one
+    that may be."""
+    n_values = len(values)
+    if n_values == 0:
+        return "has no value in any row"
+    if n_values == 1 and all(NO_VALUE not in side.words for side in sides):
+        return "has one value only"
+    if numbers_persons(name) and not as_names and n_values > MANY_FRACTIONS:
+        n_rows = sum(len(side.codes) for side in sides)
+        return f"numbers of patients or the like: {n_values:,} different values in {n_rows:,} rows"
+    return ""
+
+
+def _why_too_many(values: Sequence[str], n_rows: int) -> str:
+    """Why the values of a column are no names: they tell rows apart, or are too many. Empty for
+    names."""
+    n_values = len(values)
+    if 2 * n_values > n_rows and n_values > MANY_FRACTIONS:
+        return f"an identifier: {n_values:,} different values in {n_rows:,} rows"
+    if n_values > MOST_NAMES:
+        return f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
+    return ""
+
+
+def _is_a_measure(name: str, sides: Sequence[ColumnCells], numbers: Mapping[str, float]) -> bool:
     """Whether numbers are so many that they are put into classes, and do not number the rows."""
     n_rows = sum(len(side.codes) for side in sides)
     distinct = set(numbers.values())
@@ -436,7 +458,7 @@ def _is_a_measure(name: str, sides: Sequence[Cells], numbers: Mapping[str, float
 
 
 def _binned(
-    name: str, sides: Sequence[Cells], numbers: Mapping[str, float], notes: list[str]
+    name: str, sides: Sequence[ColumnCells], numbers: Mapping[str, float], notes: list[str]
 ) -> Column:
     numbers_by_side = []
     for side in sides:
@@ -472,7 +494,7 @@ def _bin_names(edges: NDArray[np.float64]) -> list[str]:
     return names
 
 
-def _named(name: str, sides: Sequence[Cells]) -> Column:
+def _named(name: str, sides: Sequence[ColumnCells]) -> Column:
     """The values of both sides by name: numbers in numeric order under one spelling, else text in
     its order."""
     texts = named_values(sides)
