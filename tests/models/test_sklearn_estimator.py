@@ -462,7 +462,7 @@ def test_a_skops_file_answers_as_what_was_written(tmp_path: Path) -> None:
     answer, logits = model.answer(rows, dataset, ("no", "yes"))[:2]
     assert logits is not None
     assert (np.array(["no", "yes"])[answer] == forest.predict(x[rows.rows])).all()
-    np.testing.assert_allclose(logits, forest.predict_proba(x[rows.rows]), atol=1e-6)
+    np.testing.assert_allclose(np.exp(logits), forest.predict_proba(x[rows.rows]), atol=1e-6)
     with pytest.raises(InputError, match="was fitted on 3 columns, and these rows have 2"):
         model.fits(InputSpec.features(2), ("no", "yes"))
     with pytest.raises(CrosswindError, match="has the classes"):
