@@ -555,3 +555,23 @@ def test_ways_to_find_columns() -> None:
         ("a1", "b1"),
         ("a2", "b2"),
     ]
+
+
+def test_columns_that_are_taken_for_logits_are_named() -> None:
+    """Of ages and heights they would be scores of classes called age and height."""
+    note = "Columns Alter, Gewicht are no probabilities: they are read as logits of classes"
+    numbers = {"Alter": [51.5, 40.2, 61.3], "Gewicht": [61.7, 82.8, 61.6]}
+    notes = cw.estimate(predictions=numbers).notes
+    assert any(sentence.startswith(note) for sentence in notes), notes
+    shares = {"cat": [0.5, 0.25, 1.0], "dog": [0.5, 0.75, 0.0]}
+    for scores in (
+        shares,
+        {name: list(np.log(np.maximum(values, 1e-9))) for name, values in shares.items()},
+    ):
+        assert not any("logits" in sentence for sentence in cw.estimate(predictions=scores).notes)
+
+
+def test_numbers_that_are_called_by_no_class_are_refused() -> None:
+    problem = r"needs a column of scores for each class, two at least; of its .* \(age, weight_id\)"
+    with pytest.raises(DataError, match=problem):
+        cw.estimate(predictions={"age": [51.5, 40.2], "weight_id": [1.5, 2.5]})

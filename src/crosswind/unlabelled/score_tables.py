@@ -105,9 +105,19 @@ def read_scored_tables(
         else:
             chosen = ScoreColumns(tuple(named), tuple(named))
         _check_several(new, chosen)
-        return ScoredTables(
-            new.name, chosen.classes, _answers(new, chosen.columns), None, _notes(new, chosen, "")
-        )
+        if not chosen.columns:
+            raise DataError(
+                f"{new.name} needs a column of scores for each class, two at least; of its columns of"
+                f" numbers ({', '.join(list(new.numbers)[:_SHOWN])}) none is called as one: name the"
+                " columns of scores by classes, in their order"
+            )
+        answers = _answers(new, chosen.columns)
+        notes = _notes(new, chosen, "")
+        if classes is None and not probabilities_of({name: new.numbers[name] for name in named}):
+            listed = ", ".join(chosen.columns[:_SHOWN])
+            words = f"Columns {listed} are no probabilities: they are read as logits of classes"
+            notes = (f"{words} that are called so.", *notes)
+        return ScoredTables(new.name, chosen.classes, answers, None, notes)
     source_table = _read(source, "source")
     column = _label_column(source_table, label)
     labels = tuple(texts(source_table.frame, column, source_table.name).to_list())
