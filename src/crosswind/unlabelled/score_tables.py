@@ -93,31 +93,7 @@ def read_scored_tables(
     """
     new = _read(predictions, "predictions")
     if source is None:
-        named = [
-            column for column in new.numbers if not _is_whole(new.numbers[column], new.numbers)
-        ]
-        if len(named) < 2 or not probabilities_of(
-            {column: new.numbers[column] for column in named}
-        ):
-            named = [column for column in named if is_score_name(column)]
-        if classes is not None:
-            chosen = _chosen(named, classes, new, None)
-        else:
-            chosen = ScoreColumns(tuple(named), tuple(named))
-        _check_several(new, chosen)
-        if not chosen.columns:
-            raise DataError(
-                f"{new.name} needs a column of scores for each class, two at least; of its columns of"
-                f" numbers ({', '.join(list(new.numbers)[:_SHOWN])}) none is called as one: name the"
-                " columns of scores by classes, in their order"
-            )
-        answers = _answers(new, chosen.columns)
-        notes = _notes(new, chosen, "")
-        if classes is None and not probabilities_of({name: new.numbers[name] for name in named}):
-            listed = ", ".join(chosen.columns[:_SHOWN])
-            words = f"Columns {listed} are no probabilities: they are read as logits of classes"
-            notes = (f"{words} that are called so.", *notes)
-        return ScoredTables(new.name, chosen.classes, answers, None, notes)
+        return _without_source(new, classes)
     source_table = _read(source, "source")
     column = _label_column(source_table, label)
     labels = tuple(texts(source_table.frame, column, source_table.name).to_list())
@@ -341,6 +317,31 @@ def _with_unseen(
     class_of = {**dict(zip(chosen.columns, chosen.classes, strict=True)), **unseen}
     columns = [name for name in new.numbers if name in class_of]
     return ScoreColumns(tuple(columns), tuple(class_of[name] for name in columns), chosen.how)
+
+
+def _without_source(new: _ScoreTable, classes: Sequence[str] | None) -> ScoredTables:
+    """The scores of a table beside which there are no labelled ones. Raises `DataError`."""
+    named = [column for column in new.numbers if not _is_whole(new.numbers[column], new.numbers)]
+    if len(named) < 2 or not probabilities_of({column: new.numbers[column] for column in named}):
+        named = [column for column in named if is_score_name(column)]
+    if classes is not None:
+        chosen = _chosen(named, classes, new, None)
+    else:
+        chosen = ScoreColumns(tuple(named), tuple(named))
+    _check_several(new, chosen)
+    if not chosen.columns:
+        raise DataError(
+            f"{new.name} needs a column of scores for each class, two at least; of its columns of"
+            f" numbers ({', '.join(list(new.numbers)[:_SHOWN])}) none is called as one: name the"
+            " columns of scores by classes, in their order"
+        )
+    answers = _answers(new, chosen.columns)
+    notes = _notes(new, chosen, "")
+    if classes is None and not probabilities_of({name: new.numbers[name] for name in named}):
+        listed = ", ".join(chosen.columns[:_SHOWN])
+        words = f"Columns {listed} are no probabilities: they are read as logits of classes"
+        notes = (f"{words} that are called so.", *notes)
+    return ScoredTables(new.name, chosen.classes, answers, None, notes)
 
 
 def _check_several(table: _ScoreTable, chosen: ScoreColumns) -> None:
