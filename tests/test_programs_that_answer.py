@@ -190,15 +190,15 @@ def test_numbers_whose_differences_are_lost_are_refused() -> None:
 def test_an_estimator_is_given_the_decimals_of_the_table() -> None:
     doses = np.round(RANDOM.random(300), 1)
     frame = FRAME.assign(dose=doses, ill=np.where(doses > 0.3, "yes", "no"))
-    seen: list[NDArray[np.float64]] = []
+    doses_of_calls: list[NDArray[np.float64]] = []
 
     class Recording(HistGradientBoostingClassifier):  # type: ignore[misc]
         def predict_proba(self, X: Any) -> Any:
-            seen.append(np.asarray(X["dose"]))
+            doses_of_calls.append(np.asarray(X["dose"]))
             return super().predict_proba(X)
 
     model = Recording(max_iter=5).fit(frame[["dose"]], frame["ill"])
     dataset = cw.from_frame(frame, label="ill", numbers="dose", columns="site")
     cw.evaluate(model, cw.split(dataset, "ill", "site"))
-    cells = np.concatenate(seen)
+    cells = np.concatenate(doses_of_calls)
     assert cells.size > 100 and set(cells) <= set(doses)

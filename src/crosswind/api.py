@@ -220,8 +220,8 @@ def audit(
 
     A table is the path of a CSV or Parquet file, a polars, pandas or Arrow frame, a mapping from name to
     values, or a data set; `label` names its column. Or `train` is a split and `target` the name of
-    one of its sets, by default `test`. `columns`: only these. `names`: columns whose numbers are names and never put
-    into classes. `seed`: of the bootstrap. `header`: names of the columns of CSV files without any.
+    one of its sets, by default `test`. `columns`: only these. `names`: columns whose numbers are
+    names and never put into classes. `seed`: of the bootstrap. `header`: names of the columns of CSV files without any.
     `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table;
     `to_json` gives all.
 

@@ -57,10 +57,10 @@ def from_frame(
 
     `label`: a column that is an attribute whatever `columns` says. `bins`: column of numbers ->
     increasing numbers that part it into classes. `empty`: what becomes of a row without a value in
-    an attribute, "refuse", "leave-out" or "value"; by "leave-out" one without a picture or a text is
-    left out too. `unit`: the column whose equal values are kept
-    in one role. `columns`: which are attributes; by default all that are not inputs. Raises
-    `InputError` for settings, `DataError` for what frame, folder or array hold.
+    an attribute, "refuse", "leave-out" or "value"; by "leave-out" one without a picture or a text
+    is left out too. `unit`: the column whose equal values are kept in one role. `columns`: which are
+    attributes; by default all that are not inputs. Raises `InputError` for settings,
+    `DataError` for what frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
     columns, label, unit = _listed(columns), column_name(label), column_name(unit)

@@ -69,8 +69,8 @@ class FileFolder:
         A name is taken as it stands where that is a file. Else backslashes are slashes, and an
         absolute path is taken from the folder on. One written on another machine is taken from the
         first part on from which most such paths are files here. One that leads upwards is taken from
-        where it no longer does, or as one of another machine. Then the one file below the folder whose path ends with the name is
-        taken. It is taken in any case of letters, and with the ending of a picture where the name
+        where it no longer does, or as one of another machine. Then the one file below the folder
+        whose path ends with the name is taken. It is taken in any case of letters, and with the ending of a picture where the name
         has none. Raises `DataError` that names rows, for names that lead out of the folder, are no
         file or several, and for pictures in a format that is not read.
         """

@@ -48,6 +48,7 @@ LEAST_TOLD_APART = 0.9
 """The share of a column's long whole numbers that must stay different in float32."""
 _SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
 """Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
+_WITH_UNITS = "numbers with signs or units: write the numbers alone"
 COMMA_OF_THREE = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 """Numbers whose comma may stand before decimals or between thousands, for polars."""
 MOST_FLAWED = 5
@@ -171,16 +172,14 @@ def flaw_of_numbers(texts: Series, empty: NDArray[np.bool_]) -> str:
             " write numbers alone, and leave cells without one empty"
         )
     of_words = texts.filter(polars.Series(present))
-    for pattern, described in (
+    for pattern, description in (
         (DATE, "dates, which are not read as numbers"),
         (COMMA_OF_THREE, "numbers whose commas may mark decimals or thousands: write 1.5 or 1500"),
-        (_SIGNED, "numbers with signs or units: write the numbers alone"),
+        (_SIGNED, _WITH_UNITS),
     ):
         if int(of_words.str.contains(pattern).sum()) > n_present / 2:
-            return f"{described} ({row_words})"
-    if are_measures(of_words):
-        return f"{described} ({row_words})"
-    return ""
+            return f"{description} ({row_words})"
+    return f"{_WITH_UNITS} ({row_words})" if are_measures(of_words) else ""
 
 
 def n_fractions(words: Series) -> int:

@@ -218,7 +218,7 @@ class _Work:
                 if at_start[key] not in DONE
             }
         )
-        # All at once what `_note` does with each.
+        # At once, since `_note` of each of 300,000 jobs takes a second.
         self.status = {key: _NOTED.get(at_start[key], at_start[key]) for key in self.jobs}
         self.foreign = {key for key, status in self.status.items() if status == "foreign"}
         self.done = sum(self.status[key] in DONE for key in self.rows)

@@ -200,19 +200,19 @@ class Table(PreparedSource):
         refuse_lost_digits(raw, chosen["numbers"], path)
         inputs, _ = input_array(raw, columns, path)
         dataset = of_columns(rows, "table", path, attributes, self.unit, ())
-        said_of_numbers: list[tuple[str, str]] = []
+        number_notes: list[tuple[str, str]] = []
         for name in chosen["numbers"]:
             column = raw.get_column(name)
             lost = told_apart(column, numbers_of(raw, name, path))
             if lost:
-                said_of_numbers.append(("", f"{name}: {lost}"))
+                number_notes.append(("", f"{name}: {lost}"))
             if sentence := thousands_note(raw, name):
-                said_of_numbers.append(("", sentence))
+                number_notes.append(("", sentence))
         dataset = replace(
             dataset,
             ids=row_numbers,
             input_columns=columns,
-            notes=(*dataset.notes, *said_of_numbers),
+            notes=(*dataset.notes, *number_notes),
         )
         spec = InputSpec.features(inputs.shape[1])
         return with_inputs(dataset, "table", inputs, spec)

@@ -90,10 +90,9 @@ class PredictionsFile(Outside):
             _refuse_partial(logits[position], row_ids, class_names, name)
             return answers_of_scores(logits[position], name)
         assert labels is not None
+        places = _places(labels[position], class_names)
         by_place = self.classes is not None
-        return class_codes(
-            _places(labels[position], class_names), class_names, name, by_place=by_place
-        ), None
+        return class_codes(places, class_names, name, by_place=by_place), None
 
 
 def _places(labels: NDArray[Any], class_names: Sequence[str]) -> NDArray[Any]:
