@@ -14,7 +14,7 @@ from crosswind.core.errors import DataError, InputError, counted, shown
 from crosswind.core.types import InputColumn
 from crosswind.data.column_names import names_rows
 from crosswind.data.tabular import has_column
-from crosswind.data.written_numbers import MISSING, written_numbers
+from crosswind.data.written_numbers import MISSING, columns_beside, written_numbers
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -135,7 +135,7 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     if column.dtype != polars.String:
         numbers = column.cast(polars.Float64, strict=False)
         return _finite(numbers.to_numpy().astype(np.float64), name, path)
-    written = written_numbers(rows.with_columns(column), name)
+    written = written_numbers(column, columns_beside(rows, name))
     if written.doubt:
         raise DoubtfulNumbers(path, name, written.doubtful_row, written.doubt)
     broken = written.broken.arg_true()

@@ -7,7 +7,7 @@ nobody can tell, and the column is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,20 +50,20 @@ class WrittenNumbers:
     between_thousands: str = ""
 
 
-def written_numbers(rows: DataFrame, name: str) -> WrittenNumbers:
-    """A column of texts of a table as numbers; the other columns of the table say what its commas
+def written_numbers(column: Series, others: Iterable[Series]) -> WrittenNumbers:
+    """A column of texts as numbers; `others`, the other columns of its table, say what its commas
     are where it does not say so itself. Truths that are written in several ways, of which 1 and 0
     may be one, are 1 and 0."""
     import polars
 
-    texts = rows.get_column(name).str.strip_chars()
+    texts = column.str.strip_chars()
     texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
     numbers = texts.cast(polars.Float64, strict=False)
     no_value = texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
     broken = numbers.is_null() & texts.is_not_null() & ~no_value
     words = texts.filter(texts.is_not_null() & ~no_value)
     if not broken.any():
-        if _all_groups_by_points(words) and _fractions_of_others(rows, name) == {","}:
+        if _all_groups_by_points(words) and _fraction_signs(others) == {","}:
             return WrittenNumbers(_without(texts, "."), broken, between_thousands=".")
         return WrittenNumbers(numbers, broken)
     truths = mixed_truths(words.unique().to_list()) if words.n_unique() <= MOST_TRUTHS else {}
@@ -74,7 +74,7 @@ def written_numbers(rows: DataFrame, name: str) -> WrittenNumbers:
     fractions = _may_have_commas_before_fractions(words)
     doubt = ""
     if thousands and fractions:
-        thousands, fractions = _told_by_others(rows, name, words)
+        thousands, fractions = _told_by_others(words, others)
         if not (thousands or fractions):
             doubt = _doubt(words)
     if doubt:
@@ -92,6 +92,11 @@ def written_numbers(rows: DataFrame, name: str) -> WrittenNumbers:
     return WrittenNumbers(numbers, broken)
 
 
+def columns_beside(rows: DataFrame, name: str) -> Iterator[Series]:
+    """The columns of a table but one."""
+    return (column for column in rows.get_columns() if column.name != name)
+
+
 def thousands_note(rows: DataFrame, name: str) -> str:
     """A sentence, without its full stop, on the sign between the thousands of a column of texts;
     empty for a column without such a sign."""
@@ -100,14 +105,18 @@ def thousands_note(rows: DataFrame, name: str) -> str:
     column = rows.get_column(name)
     if column.dtype != polars.String:
         return ""
-    written = written_numbers(rows, name)
+    return note_on_thousands(column, written_numbers(column, columns_beside(rows, name)))
+
+
+def note_on_thousands(column: Series, written: WrittenNumbers) -> str:
+    """`thousands_note` of a column that has been read as numbers."""
     sign = written.between_thousands
     if not sign:
         return ""
     texts = column.str.strip_chars()
     row = int(texts.str.contains(sign, literal=True).fill_null(False).arg_true()[0])
     kind = "commas" if sign == "," else "points"
-    return f"{name}: {kind} between thousands, {texts[row]!r} is {float(written.numbers[row]):.15g}"
+    return f"{column.name}: {kind} between thousands, {texts[row]!r} is {float(written.numbers[row]):.15g}"
 
 
 def _without(texts: Series, sign: str) -> Series:
@@ -148,14 +157,14 @@ def _may_have_commas_before_fractions(words: Series) -> bool:
     )
 
 
-def _told_by_others(rows: DataFrame, name: str, words: Series) -> tuple[bool, bool]:
+def _told_by_others(words: Series, others: Iterable[Series]) -> tuple[bool, bool]:
     """Whether the commas of a column that may be either stand between thousands, and whether they
     stand before fractions; neither where nothing says which."""
     has_comma = words.str.contains(",", literal=True)
     without_comma = words.filter(~has_comma)
     # Somebody who writes 1,234 for a thousand and more does not write 5678 beside it.
     consistent = _all_match(without_comma, _BELOW_THOUSAND)
-    signs = _fractions_of_others(rows, name)
+    signs = _fraction_signs(others)
     if signs == {","}:
         return False, True
     if signs == {"."}:
@@ -178,15 +187,13 @@ def _first_with_comma(words: Series) -> str:
     return str(words.filter(words.str.contains(",", literal=True))[0])
 
 
-def _fractions_of_others(rows: DataFrame, name: str) -> set[str]:
-    """The signs that surely stand before fractions in other columns of a table: a point, a comma,
-    or both."""
+def _fraction_signs(columns: Iterable[Series]) -> set[str]:
+    """The signs that surely stand before fractions in some columns: a point, a comma, or both."""
     signs: set[str] = set()
-    for column in rows.get_columns():
-        if column.name != name:
-            signs.update(_fraction_sign(column.head(LOOKED_AT)))
-            if len(signs) > 1:
-                break
+    for column in columns:
+        signs.update(_fraction_sign(column.head(LOOKED_AT)))
+        if len(signs) > 1:
+            break
     return signs
 
 

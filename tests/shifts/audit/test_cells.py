@@ -81,14 +81,9 @@ def test_what_stands_for_no_number_is_missing(word: str, with_commas: bool) -> N
             " '59.1%')",
         ),
         (
-            lambda texts: [f"1,{row + 100}.50" for row in range(N)],
-            "in the target table numbers with signs or units: write the numbers alone (row 1 has"
-            " '1,100.50')",
-        ),
-        (
             lambda texts: [f"1,{row + 100}" for row in range(N)],
-            "in the target table numbers whose commas may mark decimals or thousands: write 1.5 or"
-            " 1500 (row 1 has '1,100')",
+            "in the target table '1,100' may be 1100 or 1.100, and nothing in the table says which:"
+            " write the column's numbers without the commas, or with points for them",
         ),
         (
             lambda texts: [f"{1 + row % 28}.{1 + row // 28}.2024" for row in range(N)],
@@ -100,6 +95,56 @@ def test_numbers_that_are_not_read_are_no_identifiers(
     spoiled: Callable[[list[str]], list[str]], reason: str
 ) -> None:
     assert dict(tables(ages(0), spoiled(ages(1))).skipped) == {"c": reason}
+
+
+def thousands(step: int) -> list[int]:
+    """Whole numbers of four digits, in no order."""
+    return [1000 + step * (row * 37 % N) for row in range(N)]
+
+
+@pytest.mark.parametrize("sign", [",", "."])
+@pytest.mark.parametrize("sides", ["both", "target"])
+def test_signs_between_thousands_are_no_part_of_the_number(sign: str, sides: str) -> None:
+    """Fractions of another column of the same table say what they are."""
+    fractions = [f"{row}{'.' if sign == ',' else ','}5" for row in range(N)]
+
+    def frame(numbers: list[int], with_sign: bool) -> dict[str, Any]:
+        texts = [
+            f"{number:,}".replace(",", sign) if with_sign else f"{number}" for number in numbers
+        ]
+        return {"y": ["a", "b"] * (N // 2), "beside": fractions, "c": texts}
+
+    train, target = thousands(7), thousands(11)
+    plain = read_tables(frame(train, False), frame(target, False), "y")
+    signed = read_tables(frame(train, sides == "both"), frame(target, True), "y")
+    assert signed.columns[-1].values == plain.columns[-1].values and len(plain.columns) == 3
+    assert codes(signed) == codes(plain)
+    kind = "commas" if sign == "," else "points"
+    assert f"c: {kind} between thousands, '1{sign}000' is 1000" in signed.notes
+
+
+def test_numbers_of_a_frame_have_points_whatever_its_texts_have() -> None:
+    """1.234 as a number is no number of thousands beside decimal commas."""
+    numbers = [number / 1000 for number in thousands(7)]
+    beside = [f"{row},5" for row in range(N)]
+    label = ["a", "b"] * (N // 2)
+    read = read_tables(
+        {"y": label, "c": numbers, "beside": beside},
+        {"y": label, "c": [f"{number} " for number in numbers], "beside": [1.5] * N},
+        "y",
+    )
+    column = next(column for column in read.columns if column.name == "c")
+    assert column.train.tolist() == column.target.tolist()
+
+
+def test_commas_of_the_other_table_tell_and_its_points_do_not() -> None:
+    mixed = [f"{number}".replace(".", ",") for number in np.linspace(0.5, 9.125, N)]
+    doubtful = german([f"{1 + row / 1000:.3f}" for row in range(1, N)]) + ["1,001"]
+    told = tables(mixed, doubtful)
+    assert codes(told) == codes(
+        tables(*([word.replace(",", ".") for word in side] for side in (mixed, doubtful)))
+    )
+    assert "may be 1001 or 1.001" in dict(tables(ages(0), doubtful).skipped)["c"]
 
 
 def test_repeated_fractions_with_a_slip_are_not_taken_for_names() -> None:

@@ -12,21 +12,23 @@ from numpy.typing import NDArray
 
 from crosswind.data.column_names import names_rows
 from crosswind.data.spellings import NO_NUMBERS, shown_apart
-from crosswind.data.table_inputs import (
-    COMMA_OF_THREE,
-    flaw_of_numbers,
-    n_fractions,
-)
+from crosswind.data.table_inputs import flaw_of_numbers, n_fractions
 from crosswind.data.tabular import codes_of
-from crosswind.data.written_numbers import MISSING
+from crosswind.data.written_numbers import (
+    MISSING,
+    WrittenNumbers,
+    columns_beside,
+    note_on_thousands,
+    written_numbers,
+)
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 NO_VALUE = "(missing)"
 TABLE_NAMES = ("training", "target")
-MANY_COMMAS = 20
-"""Numbers that hardly all have three decimals beside one that has none."""
+LARGEST_EXACT = 2**53
+"""Whole numbers below it are exact in double precision."""
 MOST_SHOWN = 6
 """Values that a hint names, and that are compared by how they begin."""
 
@@ -59,12 +61,12 @@ class ColumnCells:
         """The same rows with other names for some of the words."""
         return ColumnCells([name_of.get(word, word) for word in self.words], self.codes)
 
-    def series(self) -> Series:
+    def series(self, name: str = "") -> Series:
         """The words as texts, null for what is missing."""
         import polars
 
         texts = [None if word == NO_VALUE else word for word in self.words]
-        return polars.Series(texts, dtype=polars.String)
+        return polars.Series(name, texts, dtype=polars.String)
 
     def flaw(self) -> str:
         """Why its rows, which seem to hold numbers or dates, are not read as numbers; empty for
@@ -84,7 +86,7 @@ def cells_of(frame: DataFrame, name: str) -> ColumnCells | str:
         return f"holds {kind} values"
     if column.dtype.is_float():
         column = column.fill_nan(None)
-    distinct = column.unique()
+    distinct = column.unique(maintain_order=True)  # errors name the first cell
     try:
         text = distinct.cast(polars.String, strict=False).str.strip_chars()
     except polars.exceptions.PolarsError:
@@ -119,83 +121,76 @@ def numbers_by_word(words: Sequence[str]) -> dict[str, float] | None:
     return numbers
 
 
-def read_numbers(name: str, sides: Sequence[ColumnCells]) -> tuple[list[ColumnCells], str]:
-    """The sides with the numbers of a column as `crosswind init` reads them, and a note, if any.
+def numbers_of_sides(
+    name: str, sides: Sequence[ColumnCells], frames: Sequence[DataFrame]
+) -> tuple[list[ColumnCells], list[str]] | str:
+    """The sides with the numbers of a column written as Python writes them, and notes on them; a
+    string says why nobody can tell what the numbers of one table are. `frames`: the tables.
 
-    Decimal commas are points; NA and its like are no value among numbers. A column with anything
-    else stays as it is.
+    Numbers are read as `written_numbers` has it, and NA and its like are no value among them. A
+    column with anything else stays as it is.
     """
-    sides = list(sides)
-    if numbers_by_word(named_values(sides)) is not None:
-        return sides, ""
-    pointed_sides = _with_points(sides)
-    words = named_values(pointed_sides)
+    written_sides = _written_sides(name, sides, frames)
+    doubtful = [bool(written.doubt) for written in written_sides]
+    if any(doubtful) and not all(doubtful):
+        side = doubtful.index(True)
+        return f"in the {TABLE_NAMES[side]} table {written_sides[side].doubt}"
+    plain_sides = [
+        side.renamed(_plain_words(side, written))
+        for side, written in zip(sides, written_sides, strict=True)
+    ]
+    words = named_values(plain_sides)
     no_values = [word for word in words if word.lower() in NO_NUMBERS]
     numbers = [word for word in words if word not in no_values]
     if not numbers or numbers_by_word(numbers) is None:
-        return sides, ""
-    if not no_values:
-        return pointed_sides, ""
-    quoted_words = " and ".join(shown_apart(no_values))
-    count = "count" if len(no_values) > 1 else "counts"
-    note = f"{name}: {quoted_words} {count} as no value among numbers"
+        return list(sides), []
+    notes = []
+    for side, written in zip(sides, written_sides, strict=True):
+        notes.append(note_on_thousands(side.series(name), written))
+    if no_values:
+        count = "count" if len(no_values) > 1 else "counts"
+        quoted_words = " and ".join(shown_apart(no_values))
+        notes.append(f"{name}: {quoted_words} {count} as no value among numbers")
     name_of = dict.fromkeys(no_values, NO_VALUE)
-    return [side.renamed(name_of) for side in pointed_sides], note
+    return [side.renamed(name_of) for side in plain_sides], list(dict.fromkeys(filter(None, notes)))
 
 
-def _with_decimal_points(texts: Series) -> Series:
-    """Texts with points for decimal commas, as spreadsheets of half the world write them. They stay
-    as they are where one holds a point, and where the commas seem to stand between thousands: 1,234
-    beside 900."""
-    no_number = texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
-    numbers = texts.set(no_number, None)
-    has_comma = numbers.str.contains(",", literal=True).fill_null(False)
-    if not has_comma.any() or numbers.str.contains(".", literal=True).any():
-        return texts
-    if _commas_may_part_thousands(numbers) and _are_thousands(numbers, has_comma):
-        return texts
-    return texts.str.replace(",", ".", literal=True)
+def _written_sides(
+    name: str, sides: Sequence[ColumnCells], frames: Sequence[DataFrame]
+) -> list[WrittenNumbers]:
+    """The words of each side as numbers. Where its own table does not say what its commas are, the
+    commas of the same column of the other table do."""
+    all_words = [side.series(name) for side in sides]
+    written_sides = []
+    for words, frame in zip(all_words, frames, strict=True):
+        # What a frame holds as a number has a point before its fraction, whatever its texts have.
+        is_number = frame.get_column(name).dtype.is_numeric()
+        others = [] if is_number else list(columns_beside(frame, name))
+        written = written_numbers(words, others)
+        if written.doubt:
+            others += [
+                series
+                for series in all_words
+                if series is not words and series.str.contains(",", literal=True).any()
+            ]
+            written = written_numbers(words, others)
+        written_sides.append(written)
+    return written_sides
 
 
-def _commas_may_part_thousands(texts: Series) -> bool:
-    """Whether there are numbers with a comma, and each of them has three digits after it and a
-    first one that is no zero: 1,234 may be a number of thousands, 0,5 is none."""
-    with_comma = texts.filter(texts.str.contains(",", literal=True).fill_null(False))
-    return len(with_comma) > 0 and bool(with_comma.str.contains(COMMA_OF_THREE).all())
+def _has_sign(word: str, written: WrittenNumbers) -> bool:
+    sign = written.between_thousands
+    return "," in word or bool(sign and sign in word)
 
 
-def _are_thousands(texts: Series, has_comma: Series) -> bool:
-    """Whether whole numbers without a comma tell that the commas part thousands.
-
-    Among decimals a whole number is one whose zeros were left out: some of the others would have
-    lost a zero too, if they are many, and it is about as large as they are.
-    """
-    import polars
-
-    whole = texts.filter(~has_comma & texts.str.contains(r"^[+-]?\d+$").fill_null(False))
-    if not len(whole):
-        return False
-    decimals = texts.filter(has_comma).str.replace(",", ".", literal=True)
-    sizes = [series.cast(polars.Float64).abs().to_numpy().max() for series in (whole, decimals)]
-    return len(decimals) >= MANY_COMMAS or bool(sizes[0] > 2 * sizes[1])
-
-
-def _with_points(sides: Sequence[ColumnCells]) -> list[ColumnCells]:
-    """The sides with points for decimal commas. They stay as they are where a side has commas that
-    may part thousands, and no other tells that they do not."""
-    all_texts = [side.series() for side in sides]
-    have_comma = [bool(texts.str.contains(",", literal=True).any()) for texts in all_texts]
-    may_part = [_commas_may_part_thousands(texts) for texts in all_texts]
-    decimal = [
-        comma and not thousands for comma, thousands in zip(have_comma, may_part, strict=True)
-    ]
-    if any(may_part) and not any(decimal):
-        return list(sides)
-    pointed_sides = []
-    for side, texts in zip(sides, all_texts, strict=True):
-        pointed_words = _with_decimal_points(texts).fill_null(NO_VALUE).to_list()
-        pointed_sides.append(ColumnCells(pointed_words, side.codes))
-    return pointed_sides
+def _plain_words(side: ColumnCells, written: WrittenNumbers) -> dict[str, str]:
+    """What Python calls the numbers of those words that it does not read, or reads otherwise."""
+    plain = {}
+    for word, number in zip(side.words, written.numbers.to_list(), strict=True):
+        if number is not None and _has_sign(word, written):
+            is_whole = number.is_integer() and abs(number) < LARGEST_EXACT
+            plain[word] = str(int(number) if is_whole else number)
+    return plain
 
 
 def why_no_numbers(sides: Sequence[ColumnCells]) -> str:

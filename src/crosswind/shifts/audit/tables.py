@@ -36,7 +36,7 @@ from crosswind.shifts.audit.cells import (
     named_values,
     number_the_rows,
     numbers_by_word,
-    read_numbers,
+    numbers_of_sides,
     shown_ways,
     ways_of_no_value,
     why_no_numbers,
@@ -177,15 +177,17 @@ def _label_cells(
 ) -> list[ColumnCells]:
     """The label of the tables that have it. Raises `DataError` where it cannot be read as text."""
     label_cells = []
-    for frame in sides:
-        if label not in frame.columns:
-            continue
+    frames = [frame for frame in sides if label in frame.columns]
+    for frame in frames:
         cells = cells_of(frame, label)
         if isinstance(cells, str):
             raise DataError(f"the label {label!r} {cells}")
         label_cells.append(cells)
     if not as_names:
-        label_cells = answers.with_numbers(label, label_cells)
+        labels_as_numbers = answers.with_numbers(label, label_cells, frames)
+        if isinstance(labels_as_numbers, str):
+            raise InputError("label", f"{label!r}: {labels_as_numbers}")
+        label_cells = labels_as_numbers
     if len(label_cells) == 2 and (words := _words_for_no_label(label_cells)):
         label_cells[1] = label_cells[1].renamed(dict.fromkeys(words, NO_VALUE))
         quoted_words = " and ".join(shown_apart(words))
@@ -247,7 +249,10 @@ def _attribute(
             return cells
         coded_sides.append(cells)
     if not as_names:
-        coded_sides = answers.with_numbers(name, coded_sides)
+        sides_as_numbers = answers.with_numbers(name, coded_sides, sides)
+        if isinstance(sides_as_numbers, str):
+            return sides_as_numbers
+        coded_sides = sides_as_numbers
     one_missing = answers.with_missing(name, coded_sides)
     if isinstance(one_missing, str):
         return one_missing
@@ -305,12 +310,16 @@ class _AnswerColumns:
     distinct: frozenset[str]
     notes: list[str]
 
-    def with_numbers(self, name: str, sides: Sequence[ColumnCells]) -> list[ColumnCells]:
-        """The sides with numbers as they are meant, see `read_numbers`, which is noted."""
-        readings, note = read_numbers(name, sides)
-        if note:
-            self.notes.append(note)
-        return readings
+    def with_numbers(
+        self, name: str, sides: Sequence[ColumnCells], frames: Sequence[DataFrame]
+    ) -> list[ColumnCells] | str:
+        """The sides with numbers as they are meant, which is noted; a string where nobody can tell,
+        see `numbers_of_sides`."""
+        numbers = numbers_of_sides(name, sides, frames)
+        if isinstance(numbers, str):
+            return numbers
+        self.notes.extend(numbers[1])
+        return numbers[0]
 
     def with_missing(self, name: str, sides: Sequence[ColumnCells]) -> list[ColumnCells] | str:
         """The sides with what is missing written in one way; a string on words such as NA in one
