@@ -575,3 +575,36 @@ def test_numbers_that_are_called_by_no_class_are_refused() -> None:
     problem = r"needs a column of scores for each class, two at least; of its .* \(age, weight_id\)"
     with pytest.raises(DataError, match=problem):
         cw.estimate(predictions={"age": [51.5, 40.2], "weight_id": [1.5, 2.5]})
+
+
+def test_commas_of_scores_are_read_as_those_of_any_table(tmp_path: Path) -> None:
+    """Decimal commas are points; between thousands they are none; what nobody can tell is
+    refused, and only where it is a score."""
+    new, source_table, _ = both()
+    plain = read_scored_tables(*written(tmp_path, new, source_table), None, None)
+
+    def with_commas(columns: Columns) -> Columns:
+        return {
+            name: values
+            if name == "label"
+            else [f"{value:.17g}".replace(".", ",") for value in values]
+            for name, values in columns.items()
+        }
+
+    commas = read_scored_tables(
+        *written(tmp_path, with_commas(new), with_commas(source_table)), None, None
+    )
+    np.testing.assert_array_equal(commas.target.logits, plain.target.logits)
+
+    doubtful = {**new, "visits": ["1,234"] * N}
+    assert read_scored_tables(*written(tmp_path, doubtful, source_table), None, None).classes
+    doubtful = {
+        name: [f"{1 + row / 1000:.3f}".replace(".", ",") for row in range(1, N + 1)]
+        for name in CLASSES
+    }
+    with pytest.raises(DataError, match=r"t\.csv, column 'cat': row 1: '1,001' may be 1001 or"):
+        read_scored_tables(*written(tmp_path, doubtful, source_table), None, None)
+    thousands = {name: [f"{1000 + row:,}.5" for row in range(N)] for name in CLASSES}
+    large = read_scored_tables(*written(tmp_path, thousands, source_table), None, None)
+    assert large.target.logits is not None
+    np.testing.assert_array_equal(large.target.logits[:, 2], 1000.5 + np.arange(N))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, InputError, counted, unknown
 from crosswind.data.frames import frame_of
 from crosswind.data.tabular import NAMES_ABOVE, read_table, texts
+from crosswind.data.written_numbers import WrittenNumbers, columns_beside, written_numbers
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.execution.output_order import check_order, option_value
@@ -36,7 +37,7 @@ from crosswind.unlabelled.score_columns import (
 )
 
 if TYPE_CHECKING:
-    from polars import DataFrame, Series
+    from polars import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -60,12 +61,13 @@ class ScoredTables:
 @dataclass(frozen=True)
 class _ScoreTable:
     """A table as it stands. `numbers`: its columns of numbers by name, float64, NaN where a cell is
-    empty."""
+    empty. `doubts`: of those whose commas may be either sign, column -> why nobody can tell."""
 
     field: str
     name: str
     frame: DataFrame
     numbers: Mapping[str, Floats]
+    doubts: Mapping[str, str]
 
     def scores(self, columns: Sequence[str]) -> Floats:
         """The scores of some columns, float64 [n, k]. Raises `DataError` for a column that is not
@@ -77,6 +79,8 @@ class _ScoreTable:
                 )
             if column not in self.numbers:
                 raise DataError(f"{self.name} has a column {column!r} that holds no numbers")
+            if column in self.doubts:
+                raise DataError(f"{self.name}, column {column!r}: {self.doubts[column]}")
         return np.stack([self.numbers[column] for column in columns], axis=1)
 
 
@@ -179,30 +183,37 @@ def _read(table_given: Any, field: str) -> _ScoreTable:
         frame = frame_of(table_given, field)
     if not frame.height:
         raise DataError(f"{field} has no rows")
-    numbers = {
-        column: values
-        for column in frame.columns
-        if (values := _numbers(frame[column])) is not None
-    }
-    return _ScoreTable(field, name, frame, numbers)
+    numbers, doubts = {}, {}
+    for column in frame.columns:
+        written = _numbers(frame, column)
+        if written is None:
+            continue
+        numbers[column] = written.numbers.fill_null(float("nan")).to_numpy()
+        if written.doubt:
+            doubts[column] = f"row {written.doubtful_row + 1}: {written.doubt}"
+    return _ScoreTable(field, name, frame, numbers, doubts)
 
 
-def _numbers(column: Series) -> Floats | None:
-    """A column of numbers as float64, None for any other. Text of numbers may have decimal
-    commas."""
+def _numbers(frame: DataFrame, name: str) -> WrittenNumbers | None:
+    """A column of numbers as float64, None for any other."""
     import polars
 
+    column = frame.get_column(name)
     if column.dtype.is_numeric():
-        return column.cast(polars.Float64).fill_null(float("nan")).to_numpy()
+        numbers = column.cast(polars.Float64)
+        return WrittenNumbers(numbers, broken=numbers.is_null() & False)
     if column.dtype != polars.String:
         return None
-    text = column.str.strip_chars()
-    text = text.set(text == "", None)
-    for written in (text, text.str.replace_all(",", ".", literal=True)):
-        numbers = written.cast(polars.Float64, strict=False)
-        if numbers.null_count() == text.null_count() < len(text):
-            return numbers.fill_null(float("nan")).to_numpy()
-    return None
+    written = written_numbers(column, columns_beside(frame, name))
+    if written.doubt:
+        return written
+    numbers = written.numbers
+    # Truths are no scores, though a column of numbers may have them beside 1 and 0.
+    of_digits = column.filter(numbers.is_not_null()).str.contains(r"\d|(?i)inf")
+    is_empty = not (column.str.strip_chars() != "").any()
+    if written.broken.any() or is_empty or not of_digits.all():
+        return None
+    return written
 
 
 def _is_whole(values: Floats, numbers: Mapping[str, Floats]) -> bool:
