@@ -398,11 +398,7 @@ def load_model(path: str | Path, input: InputSpec | None = None) -> LoadedModel:
     return loaded(path, input)
 
 
-_USUAL_RULE = "best-id"
-"""The selection rule of `evaluate` where none is named."""
-
-
-def evaluate(trajectory: Any, split: Split, rule: str = _USUAL_RULE) -> dict[str, dict[str, Any]]:
+def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
     """Scores of every set under a selection rule: accuracy, worst group, calibration error and
     more, as fractions.
 
@@ -414,9 +410,6 @@ def evaluate(trajectory: Any, split: Split, rule: str = _USUAL_RULE) -> dict[str
     """
     from crosswind.execution.function_answers import scores_by_set
 
-    if rule != _USUAL_RULE and not hasattr(trajectory, "selections"):
-        problem = f"is {shown(rule)}, and a model that is no trajectory has no rule; leave it out"
-        raise InputError("rule", problem)
     return scores_by_set(trajectory, split, rule)
 
 

@@ -690,3 +690,46 @@ def test_columns_are_looked_at_once_and_not_beside_each_other(
     proposal = propose(str(tmp_path / "t.csv"), study_folder=tmp_path)
     assert n_calls < 10 * n_columns
     assert any("again: the same as x7" in note for note in proposal.notes)
+
+
+def lesions(n_rows: int = 600) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Rows of some 300 lesions of 150 patients: numbers of patients, of lesions, and the other columns
+    of their table."""
+    draw = np.random.default_rng(0)
+    lesion = np.sort(draw.integers(0, 300, n_rows))
+    columns = {
+        "age": draw.normal(60, 9, n_rows).round(1),
+        "sex": draw.choice(["f", "m"], n_rows),
+        "label": draw.choice(["ill", "well"], n_rows),
+    }
+    return 5000 + lesion // 2, 80000 + lesion, columns
+
+
+@pytest.mark.parametrize("others", [[], ["group_id"]])
+def test_patients_are_kept_whole_before_their_lesions(tmp_path: Path, others: list[str]) -> None:
+    """Whichever column comes first; what is torn by it is named."""
+    patient, lesion, columns = lesions()
+    group = np.random.default_rng(1).permutation(len(lesion)) // 2 + 100
+    table = {"lesion_id": lesion, **dict.fromkeys(others, group), "patient_id": patient, **columns}
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    proposal = propose(str(tmp_path / "t.csv"), study_folder=tmp_path)
+    assert proposal.draft.unit == "patient_id"
+    torn = [note for note in proposal.notes if "may lie on both sides" in note]
+    assert len(torn) == len(others) and all("those of one group_id" in note for note in torn)
+
+
+def test_rows_of_nobody_are_left_out_or_named(tmp_path: Path) -> None:
+    """A few blank patients are left out; of many, patients are no unit, which is said."""
+    patient, _, columns = lesions()
+    for n_blank, unit, sentence in (
+        (10, "patient_id", "patient_id: empty in 10 of 600 rows, left out"),
+        (200, None, "patient_id: empty in 200 of 600 rows, so that rows of one value may lie on"),
+    ):
+        numbers = [None if row < n_blank else int(number) for row, number in enumerate(patient)]
+        path = tmp_path / f"{n_blank}.csv"
+        polars.DataFrame({"patient_id": numbers, **columns}).write_csv(path)
+        proposal = propose(str(path), study_folder=tmp_path)
+        assert proposal.draft.unit == unit
+        assert any(note.startswith(sentence) for note in proposal.notes), proposal.notes
+        plan = make_plan(study_from(parse(proposal.text, "t.yaml"), name="t"), tmp_path)
+        assert plan.runs

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.errors import DataError, InputError, one_line, shown
 from crosswind.core.types import Predictions
 from crosswind.evaluation.metrics import scores
 from crosswind.models.given.answering import Answering, answering_function
@@ -17,6 +17,8 @@ from crosswind.shifts.split.classes import allowed
 
 BATCH = 256
 """Inputs that a function is given at once."""
+USUAL_RULE = "best-id"
+"""The selection rule of `crosswind.evaluate` where none is named."""
 
 
 def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, Any]]:
@@ -37,6 +39,9 @@ def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, An
                 "rule", f"this trajectory has no selection {rule!r}", model.predictions
             )
         by_set: Mapping[str, Predictions] = model.predictions[rule]
+    elif rule != USUAL_RULE:
+        problem = f"is {shown(rule)}, and a model that is no trajectory has no rule; leave it out"
+        raise InputError("rule", problem)
     else:
         by_set = answers_by_set(model, split)
     scored = {}

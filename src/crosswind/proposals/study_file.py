@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
-from crosswind.data.column_names import names_units
 from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import is_blank, read_table
 from crosswind.data.written_numbers import thousands_note
@@ -39,6 +38,7 @@ from crosswind.proposals.design import (
 from crosswind.proposals.inputs import Inputs, inputs_of, picture_side, refuse_cut_off
 from crosswind.proposals.label import Label, label_of, one_hot_columns
 from crosswind.proposals.spelling import OneSpelling, one_value_each
+from crosswind.proposals.units import unit_of
 from crosswind.proposals.writing import Draft, study_text
 
 if TYPE_CHECKING:
@@ -187,7 +187,10 @@ def propose(
     all_columns = written_columns | columns_of(_of_columns(rows, respelled))
     columns = {name: column for name, column in all_columns.items() if name not in read_columns}
     chosen = _label(rows, columns, table, label, inputs)
-    unit = _unit(columns, chosen, rows.height)
+    unit, unit_notes = unit_of(rows, columns, chosen.name)
+    if unit is not None and columns[unit].n_empty:
+        rows = rows.filter(~lacks_value(rows.get_column(unit)))
+        columns = columns_of(_of_columns(rows, list(columns)))
     roles = next((column for column in columns.values() if column.kind == "roles"), None)
     taken = [name for name in (unit, roles.name if roles else None) if name is not None]
     attributes = attributes_of(rows, columns, chosen, taken, inputs is None)
@@ -235,6 +238,7 @@ def propose(
     in_words = f"{rows.height:,} rows; {inputs.in_words}"
     remarks = _remarks(in_words, *reading_notes, *chosen.notes)
     remarks += _remarks(*_label_notes(chosen, columns, rows), *_one_hot_notes(columns, rows))
+    remarks += _remarks(*unit_notes)
     remarks += [Note(_design_note(design, chosen), design.attribute) for design in designs]
     remarks += _remarks(*_other_notes(attributes, further, chosen, rule))
     remarks += [Note(LIT)] if derive else []
@@ -304,21 +308,6 @@ def _used_spellings(
 
 
 # -- what is read and dealt ------------------------------------------------------------------------
-
-
-def _unit(columns: Mapping[str, TableColumn], label: Label, n_rows: int) -> str | None:
-    """A column whose equal values are of one thing: of a usual name, however it is written, with
-    values that repeat."""
-    for name, column in columns.items():
-        if (
-            names_units(name)
-            and name != label.name
-            and column.kind != "classes"
-            and column.n_values < n_rows
-            and not column.n_empty
-        ):
-            return name
-    return None
 
 
 def _label(
