@@ -261,34 +261,68 @@ def test_values_that_are_one_in_two_tables(train: list[Any], target: list[Any]) 
 
 
 @pytest.mark.parametrize(
-    ("train", "target", "note"),
+    ("train", "target", "reason"),
     [
         (
             ["m", "f"],
             ["Male", "Female"],
-            "only the target has Female, Male, only training has f, m",
+            "only the target has Female, Male, only training has f, m: are they written"
+            " differently? If so, say by same that Female is f and Male is m; if not, say so by"
+            " distinct",
         ),
-        (["bad", "good"], ["0", "1"], "only the target has 0, 1, only training has bad, good"),
+        (
+            ["bad", "good"],
+            ["0", "1"],
+            "only the target has 0, 1, only training has bad, good: are they written differently? If"
+            " so, write them alike in both tables; if not, say so by distinct",
+        ),
         (["A", "B"], ["C", "D"], ""),
         (["A", "B"], ["A", "C"], ""),
+        (["north", "south"], ["north-east", "north-west"], ""),
     ],
 )
 def test_values_that_seem_to_be_written_differently(
-    train: list[str], target: list[str], note: str
+    train: list[str], target: list[str], reason: str
 ) -> None:
-    notes = tables(spread(*train), spread(*target)).notes
-    assert notes == ((f"c: {note}: are they written differently?",) if note else ())
+    """They are no attribute before somebody says which they are."""
+    read = tables(spread(*train), spread(*target))
+    assert dict(read.skipped) == ({"c": reason} if reason else {})
+    apart = tables(spread(*train), spread(*target), distinct=["c"])
+    assert set(apart.columns[-1].values) == {*train, *target} and not apart.skipped
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_words_that_begin_alike_are_one_where_somebody_says_so(swapped: bool) -> None:
+    sides = [spread("m", "f", "f"), spread("Male", "Female")]
+    train, target = reversed(sides) if swapped else sides
+    read = tables(train, target, same=["c"])
+    assert read.columns[-1].values == (("Female", "Male") if swapped else ("f", "m"))
+    of_training, of_target = codes(read)
+    assert sum(of_target) == N // 2 if not swapped else sum(of_training) == N // 2
+    (note,) = read.notes
+    assert note == (
+        "c: 'f' is 'Female', 'm' is 'Male' (same)"
+        if swapped
+        else "c: 'Female' is 'f', 'Male' is 'm' (same)"
+    )
 
 
 def test_a_label_that_the_tables_do_not_share() -> None:
     rows = {"x": spread("u", "v", "w")}
-    read = read_tables(
-        {"y": spread("benign", "malignant"), **rows}, {"y": spread("0", "1"), **rows}, "y"
+    train = {"y": spread("benign", "malignant"), **rows}
+    target = {"y": spread("0", "1"), **rows}
+    with pytest.raises(InputError) as refused:
+        read_tables(train, target, "y")
+    assert str(refused.value) == (
+        "label: 'y': no label of the target occurs in training (0, 1 there, benign, malignant in"
+        " training): are they written differently? If so, write them alike in both tables; if not,"
+        " say so by distinct"
     )
-    assert read.notes == (
-        "label 'y': no label of the target occurs in training (0, 1 there, benign, malignant in"
-        " training): are they written differently?",
-    )
+    assert len(read_tables(train, target, "y", distinct=["y"]).columns[0].values) == 4
+    with pytest.raises(InputError, match=r"no label .* \(3, 4 there, 1, 2 in training\)"):
+        read_tables({"y": spread("1", "2"), **rows}, {"y": spread(3, 4), **rows}, "y")
+    short = {"y": spread("b", "m"), **rows}
+    assert read_tables(train, short, "y", same=["y"]).columns[0].values == ("benign", "malignant")
 
 
 def test_numbers_of_patients_are_no_attribute() -> None:

@@ -251,31 +251,50 @@ def shown_ways(ways: Sequence[str]) -> str:
     return " and ".join([*shown, *(["an empty cell"] if NO_VALUE in ways else [])])
 
 
-def hint_at_other_names(name: str, sides: Sequence[ColumnCells], is_label: bool = False) -> str:
-    """A sentence on values that the tables seem to write differently; empty where they do not.
+@final
+@dataclass(frozen=True)
+class OtherNames:
+    """Values that two tables seem to write differently. `sentence` says which; `names`: the
+    target's word -> training's word for the same, empty where the words do not say it."""
 
-    A label of which no value is in both tables; an attribute of as many words here as numbers
-    there, or whose values on one side begin as those on the other do, as m and male.
+    sentence: str
+    names: Mapping[str, str]
+
+
+def other_names(
+    name: str, sides: Sequence[ColumnCells], is_label: bool = False
+) -> OtherNames | None:
+    """The values of a column that the tables seem to write differently, None where they do not.
+
+    Those of a label of which no value is in both tables; those of an attribute of as many words
+    here as numbers there, or whose values on one side begin as those on the other do, as m and
+    male.
     """
     words = [set(side.words) - {NO_VALUE} for side in sides]
     only = [sorted(words[0] - words[1]), sorted(words[1] - words[0])]
     if not all(only):
-        return ""
+        return None
     is_disjoint = not words[0] & words[1]
+    numbers = numbers_by_word([*words[0], *words[1]])
+    if numbers is not None:
+        # 1 and 1.0 are one number.
+        values = [{numbers[word] for word in side} for side in words]
+        if not is_label or values[0] & values[1]:
+            return None
     of_words_and_numbers = is_disjoint and len(only[0]) == len(only[1]) and _of_two_kinds(only)
-    if not (is_label and is_disjoint) and not of_words_and_numbers and not _begin_alike(*only):
-        return ""
-    seen = ", ".join(only[0][:MOST_SHOWN]) + (", ..." if len(only[0]) > MOST_SHOWN else "")
-    unseen = ", ".join(only[1][:MOST_SHOWN]) + (", ..." if len(only[1]) > MOST_SHOWN else "")
+    names = _begin_alike(*only)
+    if not (is_label and is_disjoint) and not of_words_and_numbers and not names:
+        return None
+    shown_words = [
+        ", ".join(side[:MOST_SHOWN]) + (", ..." if len(side) > MOST_SHOWN else "") for side in only
+    ]
+    sentence = f"only the target has {shown_words[1]}, only training has {shown_words[0]}"
     if is_label and is_disjoint:
-        return (
-            f"label {name!r}: no label of the target occurs in training ({unseen} there, {seen} in"
-            " training): are they written differently?"
+        sentence = (
+            f"no label of the target occurs in training ({shown_words[1]} there, {shown_words[0]}"
+            " in training)"
         )
-    return (
-        f"{name}: only the target has {unseen}, only training has {seen}: are they written"
-        " differently?"
-    )
+    return OtherNames(sentence, names)
 
 
 def _of_two_kinds(only: Sequence[Sequence[str]]) -> bool:
@@ -285,16 +304,17 @@ def _of_two_kinds(only: Sequence[Sequence[str]]) -> bool:
     return are_numbers == have_numbers and are_numbers[0] != are_numbers[1]
 
 
-def _begin_alike(words: Sequence[str], longer_words: Sequence[str]) -> bool:
-    """Whether each of several words of one list begins one of the other, or is begun by it, as m
-    and f do male and female."""
-    if len(words) != len(longer_words) or not 1 < len(words) <= MOST_SHOWN:
-        return False
-    if sum(map(len, words)) > sum(map(len, longer_words)):
-        words, longer_words = longer_words, words
-    begun = []
-    for word in words:
-        begun.append([longer for longer in longer_words if longer.lower().startswith(word.lower())])
-    return all(len(fitting) == 1 for fitting in begun) and len({fit[0] for fit in begun}) == len(
-        words
-    )
+def _begin_alike(train: Sequence[str], target: Sequence[str]) -> dict[str, str]:
+    """Each of several words of the target -> the one word of training that it begins, or that
+    begins it, as m and f do male and female. Empty where that is not so of each."""
+    if len(train) != len(target) or not 1 < len(train) <= MOST_SHOWN:
+        return {}
+    shorter, longer = sorted((train, target), key=lambda words: sum(map(len, words)))
+    pairs = []
+    for word in shorter:
+        pairs += [(word, long) for long in longer if long.lower().startswith(word.lower())]
+    if len(pairs) != len(shorter) or len({long for _, long in pairs}) != len(longer):
+        return {}
+    if len({short for short, _ in pairs}) != len(shorter):
+        return {}
+    return {long: short for short, long in pairs} if longer is target else dict(pairs)

@@ -31,12 +31,12 @@ from crosswind.shifts.audit.cells import (
     TABLE_NAMES,
     ColumnCells,
     cells_of,
-    hint_at_other_names,
     hold_fractions,
     named_values,
     number_the_rows,
     numbers_by_word,
     numbers_of_sides,
+    other_names,
     shown_ways,
     ways_of_no_value,
     why_no_numbers,
@@ -349,11 +349,26 @@ class _AnswerColumns:
             return _doubt(spellings)
         return [side.renamed(name_of) for side in sides]
 
-    def hint(self, name: str, sides: Sequence[ColumnCells], is_label: bool = False) -> None:
-        """Note values that the tables seem to write differently."""
-        sentence = hint_at_other_names(name, sides, is_label)
-        if sentence:
-            self.notes.append(sentence)
+    def with_shared_names(
+        self, name: str, sides: Sequence[ColumnCells], is_label: bool = False
+    ) -> list[ColumnCells] | str:
+        """The sides with one name for each value that the tables write differently; a string on
+        values that they seem to write so, of which nothing is said."""
+        differing = other_names(name, sides, is_label)
+        if differing is None or name in self.distinct:
+            return list(sides)
+        if name in self.same and differing.names:
+            pairs = ", ".join(f"{new!r} is {old!r}" for new, old in differing.names.items())
+            self.notes.append(f"{name}: {pairs} (same)")
+            return [sides[0], sides[1].renamed(differing.names)]
+        remedy = "write them alike in both tables"
+        if differing.names:
+            pairs = " and ".join(f"{new} is {old}" for new, old in differing.names.items())
+            remedy = f"say by same that {pairs}"
+        return (
+            f"{differing.sentence}: are they written differently? If so, {remedy}; if not, say so by"
+            " distinct"
+        )
 
     def _as_one_value(self, name: str, spellings: Spellings) -> dict[str, str]:
         """The name of each spelling where values that may be one are one, which is noted."""
@@ -383,8 +398,10 @@ def _label(name: str, sides: Sequence[ColumnCells], answers: _AnswerColumns) -> 
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
-    answers.hint(name, one_spelling, is_label=True)
-    column = _named(name, one_spelling)
+    shared_names = answers.with_shared_names(name, one_spelling, is_label=True)
+    if isinstance(shared_names, str):
+        raise InputError("label", f"{name!r}: {shared_names}")
+    column = _named(name, shared_names)
     if len(column.values) > MOST_NAMES:
         problem = (
             f"the label {name!r} has {len(column.values):,} different values, and an audit is of"
@@ -423,8 +440,10 @@ def _column(
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         return one_spelling
-    answers.hint(name, one_spelling)
-    return _named(name, one_spelling)
+    shared_names = answers.with_shared_names(name, one_spelling)
+    if isinstance(shared_names, str):
+        return shared_names
+    return _named(name, shared_names)
 
 
 def _why_left_out(
