@@ -320,7 +320,7 @@ def test_a_label_that_the_tables_do_not_share() -> None:
     )
     assert len(read_tables(train, target, "y", distinct=["y"]).columns[0].values) == 4
     with pytest.raises(InputError, match=r"no label .* \(3, 4 there, 1, 2 in training\)"):
-        read_tables({"y": spread("1", "2"), **rows}, {"y": spread(3, 4), **rows}, "y")
+        read_tables({"y": spread("1", "2"), **rows}, {"y": spread("3", "4"), **rows}, "y")
     short = {"y": spread("b", "m"), **rows}
     assert read_tables(train, short, "y", same=["y"]).columns[0].values == ("benign", "malignant")
 
