@@ -133,8 +133,8 @@ def numbers_of_sides(
     written_sides = _written_sides(name, sides, frames)
     doubtful = [bool(written.doubt) for written in written_sides]
     if any(doubtful) and not all(doubtful):
-        side = doubtful.index(True)
-        return f"in the {TABLE_NAMES[side]} table {written_sides[side].doubt}"
+        first = doubtful.index(True)
+        return f"in the {TABLE_NAMES[first]} table {written_sides[first].doubt}"
     plain_sides = [
         side.renamed(_plain_words(side, written))
         for side, written in zip(sides, written_sides, strict=True)
