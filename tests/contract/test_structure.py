@@ -117,6 +117,14 @@ def test_light_rooms_load_no_heavy_library() -> None:
     assert sorted(set(HEAVY) & _loaded_by(modules)) == []
 
 
+def test_the_help_needs_the_definitions_of_the_verbs_alone() -> None:
+    """All modules of the command line, without what their commands import when they run."""
+    modules = _modules_of(("cli",))
+    assert len(modules) >= 21
+    loaded = _loaded_by(modules)
+    assert sorted(loaded & {*HEAVY, "numpy", "crosswind.core.registry", "tomllib"}) == []
+
+
 def test_sources_load_no_table_or_image_library() -> None:
     modules = _modules_of(LIGHT_SOURCES)
     if not modules:

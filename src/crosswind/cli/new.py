@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import keyword
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -134,6 +133,8 @@ def new_package(kind: str, name: str, folder: Path, version: str) -> Start:
 def in_package(kind: str, name: str, project: Path) -> Start:
     """One more module of the package whose `pyproject.toml` this is. Raises `InputError` where the
     package cannot be told, or has an entry point of that name."""
+    import tomllib
+
     folder, values = package_of(project)
     points = values.get("project", {}).get("entry-points", {}).get("crosswind", {})
     if name in points:
@@ -149,6 +150,8 @@ def in_package(kind: str, name: str, project: Path) -> Start:
 
 def package_of(project: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of the package of a `pyproject.toml`, and what that file says."""
+    import tomllib
+
     try:
         values = tomllib.loads(project.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -13,7 +13,6 @@ from crosswind.cli.completion import ROOMS, SHOWN
 from crosswind.cli.list import room_of
 from crosswind.cli.options import AsJson, Overrides, bytes_text, print_json, refuse_unheard
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import listing
 
 if TYPE_CHECKING:
     from crosswind.core.knobs import Knob
@@ -95,6 +94,7 @@ def show_command(
 
 def _of_any_kind(word: str) -> str:
     """The kind of the one thing that is called so. Raises `InputError`."""
+    from crosswind.core.registry import listing
     from crosswind.reports.methods import listed_methods
     from crosswind.studies.reading import shipped_studies
 
