@@ -453,11 +453,12 @@ PROGRAMS = (
             Pattern(
                 r"^checkpoint every 30 s: .*steps (?P<value>[\d.]+) of the time \(blocks"
                 r" (?P<low>[\d.]+) to (?P<high>[\d.]+)\)",
-                "steps of 100 short runs",
+                "steps of short runs",
                 "of the time",
                 goal=0.75,
             ),
         ),
+        ("--runs", "20", "--block", "5"),
         rounds=False,
     ),
     Program(
