@@ -22,20 +22,7 @@ def unit_of(
     these the one whose units hold those of the others whole, as patients do their lesions; else the
     first.
     """
-    notes = []
-    candidates = []
-    for name, column in columns.items():
-        is_unit = names_units(name) and name != label and column.kind != "classes"
-        if not is_unit or column.n_values >= rows.height - column.n_empty or column.n_values < 2:
-            continue
-        if column.n_empty > MOST_EMPTY * rows.height:
-            notes.append(
-                f"{name}: empty in {column.n_empty:,} of {rows.height:,} rows, so that rows of one"
-                " value may lie on both sides of the split: fill it in, one value for what belongs"
-                " together"
-            )
-        else:
-            candidates.append(name)
+    candidates, notes = _candidates(rows, columns, label)
     if not candidates:
         return None, notes
     of_persons = [name for name in candidates if numbers_persons(name)] or candidates
@@ -55,6 +42,27 @@ def unit_of(
             f" split (the setting unit: {torn[0]} keeps these together instead)"
         )
     return unit, notes
+
+
+def _candidates(
+    rows: DataFrame, columns: Mapping[str, TableColumn], label: str
+) -> tuple[list[str], list[str]]:
+    """The columns that may be the unit, and notes on those that would be but for their empty
+    cells."""
+    candidates, notes = [], []
+    for name, column in columns.items():
+        is_unit = names_units(name) and name != label and column.kind != "classes"
+        if not is_unit or not 2 <= column.n_values < rows.height - column.n_empty:
+            continue
+        if column.n_empty <= MOST_EMPTY * rows.height:
+            candidates.append(name)
+            continue
+        notes.append(
+            f"{name}: empty in {column.n_empty:,} of {rows.height:,} rows, so that rows of one"
+            " value may lie on both sides of the split: fill it in, one value for what belongs"
+            " together"
+        )
+    return candidates, notes
 
 
 def _hold_whole(rows: DataFrame, outer: str, inner: str) -> bool:

@@ -184,7 +184,7 @@ def _has_sign(word: str, written: WrittenNumbers) -> bool:
 
 
 def _plain_words(side: ColumnCells, written: WrittenNumbers) -> dict[str, str]:
-    """What Python calls the numbers of those words that it does not read, or reads otherwise."""
+    """The numbers, as Python writes them, of those words that it does not read or reads otherwise."""
     plain = {}
     for word, number in zip(side.words, written.numbers.to_list(), strict=True):
         if number is not None and _has_sign(word, written):
@@ -275,19 +275,13 @@ def other_names(
     if not all(only):
         return None
     is_disjoint = not words[0] & words[1]
-    numbers = numbers_by_word([*words[0], *words[1]])
-    if numbers is not None:
-        # 1 and 1.0 are one number.
-        values = [{numbers[word] for word in side} for side in words]
-        if not is_label or values[0] & values[1]:
-            return None
+    if _share_numbers(words, is_label):
+        return None
     of_words_and_numbers = is_disjoint and len(only[0]) == len(only[1]) and _of_two_kinds(only)
     names = _begin_alike(*only)
     if not (is_label and is_disjoint) and not of_words_and_numbers and not names:
         return None
-    shown_words = [
-        ", ".join(side[:MOST_SHOWN]) + (", ..." if len(side) > MOST_SHOWN else "") for side in only
-    ]
+    shown_words = [_first_of(side) for side in only]
     sentence = f"only the target has {shown_words[1]}, only training has {shown_words[0]}"
     if is_label and is_disjoint:
         sentence = (
@@ -295,6 +289,22 @@ def other_names(
             " in training)"
         )
     return OtherNames(sentence, names)
+
+
+def _first_of(words: Sequence[str]) -> str:
+    """The first of some words, in a list."""
+    return ", ".join(words[:MOST_SHOWN]) + (", ..." if len(words) > MOST_SHOWN else "")
+
+
+def _share_numbers(words: Sequence[set[str]], is_label: bool) -> bool:
+    """Whether all words of both sides are numbers; of a label, numbers of which the sides share
+    any."""
+    numbers = numbers_by_word([*words[0], *words[1]])
+    if numbers is None:
+        return False
+    # 1 and 1.0 are one number.
+    values = [{numbers[word] for word in side} for side in words]
+    return not is_label or bool(values[0] & values[1])
 
 
 def _of_two_kinds(only: Sequence[Sequence[str]]) -> bool:
