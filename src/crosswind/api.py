@@ -161,10 +161,11 @@ def split(
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
     `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth.
-    `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells and
-    depends on `split_seed` only. `seed` chooses training and validation rows where the draw leaves
-    a choice: with "all" and no shift every seed trains on the same. Rows that show one picture have
-    one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
+    `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells
+    where `test` is a number; a share leaves them in the rows' own proportions. It depends on
+    `split_seed` only. `seed` chooses training and validation rows where the draw leaves a choice:
+    with "all" and no shift every seed trains on the same. Rows that show one picture have one role;
+    `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
     """
     if not isinstance(dataset, AttributedDataset):
         raise InputError(

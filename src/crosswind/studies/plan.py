@@ -60,7 +60,7 @@ from crosswind.studies.pooled_claims import check_pooled_claims
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
 from crosswind.studies.slow_settings import slow_settings
-from crosswind.studies.spec import DataSpec, Study, load_study
+from crosswind.studies.spec import DataSpec, RolesSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
@@ -83,7 +83,7 @@ MOST_RUNS = 1_000_000
 largest study that was published."""
 UNEVEN = 2
 """How many times the rows of its smallest cell the largest cell of a test set may have before a plan
-warns that units made it so."""
+warns that units or a share of each cell made it so."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class _Planner:
         inputs = used[point.data].input
         warnings = [
             *counts.warnings,
-            *_uneven_units(study.data[point.data], counts, used[point.data]),
+            *_uneven_tests(study, point.data, counts, used[point.data]),
             *_single_rows(counts),
         ]
         for method in methods.values():
@@ -426,10 +426,14 @@ def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[st
     return [f"{name}: {tie.in_words}" for tie in ties if tie.matching]
 
 
-def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset) -> list[str]:
-    """That a test set is as tied as the rows, because units bring their rows of other cells along,
-    and how to draw an even one. Official roles test on the rows that they name."""
-    if dataset.units is None or spec.roles.official is not None:
+def _uneven_tests(
+    study: Study, data: str, counts: DrawCounts, dataset: AttributedDataset
+) -> list[str]:
+    """That a test set has far more rows of one cell than of another, because units bring their rows
+    of other cells along or because a share of every cell is tested, and how to draw an even one.
+    Official roles test on the rows that they name."""
+    roles = study.data[data].roles
+    if roles.official is not None:
         return []
     warnings = []
     for name, (_, cell_counts) in counts.test_counts.items():
@@ -437,13 +441,28 @@ def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset
         if not len(rows_of_cells) or rows_of_cells.max() <= UNEVEN * rows_of_cells.min():
             continue
         n_fewest, n_largest = int(rows_of_cells.min()), int(rows_of_cells.max())
-        warnings.append(
-            f"test set {name} has {n_fewest:,} rows of one cell and {n_largest:,} of another, because a unit"
-            " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
-            f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
-            f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
-        )
+        numbers = f"test set {name} has {n_fewest:,} rows of one cell and {n_largest:,} of another, because"
+        if dataset.units is not None:
+            warnings.append(
+                f"{numbers} a unit"
+                " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
+                f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
+                f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
+            )
+        elif _tests_a_share(study, name, roles):
+            warnings.append(
+                f"{numbers} roles.test is a share of each cell, so that cells weigh in it as in the"
+                " rows, and where an attribute goes with the label there a cost may not show; a whole"
+                f" number, such as `roles: {{test: {n_fewest}}}`, is as many rows of each cell"
+            )
     return warnings
+
+
+def _tests_a_share(study: Study, name: str, roles: RolesSpec) -> bool:
+    """Whether a set that is to have all cells alike takes a share of each."""
+    spec = study.sets[name]
+    is_share = not isinstance(roles.test, int)
+    return is_share and spec.law in ("uniform", []) and spec.draw in (None, "all")
 
 
 def _single_rows(counts: DrawCounts) -> list[str]:
