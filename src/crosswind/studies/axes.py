@@ -98,6 +98,13 @@ def points_of(study: Study) -> Iterator[StudyPoint]:
     none."""
     noises = _axis(study.label_noise, "label_noise")
     rows = _axis(study.dataset_size, "dataset_size")
+    if study.dataset_size is not None and len(study.sizes) > 1:
+        problem = (
+            "says how many rows train, so that all of"
+            f" {', '.join(study.sizes)} would draw the same; leave out dataset_size or all sizes"
+            " but one"
+        )
+        raise InputError("dataset_size", problem)
     point_count = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
@@ -405,6 +412,12 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
         if "label_noise" in overrides:
+            if len(_axis(study.label_noise, "label_noise")) > 1:
+                problem = (
+                    "is a rate of its own, and label_noise of the study lists several: its runs would"
+                    " stand under each of them as if they had that rate; leave out one of the two"
+                )
+                raise InputError(f"{path}.label_noise", problem)
             overrides["label_noise"] = float(
                 exact(overrides["label_noise"], f"{path}.label_noise", 0, 1)
             )

@@ -635,6 +635,8 @@ def _check_names(
                 f"models.{label}", "has the name of a method of this study; give it another"
             )
     parse_sampler(study.sampler)
+    points = list(points_of(study))
+    _check_each_runs(study, points, models, trained, methods)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     check_prompts(study, external, trained, methods)
@@ -647,11 +649,38 @@ def _check_names(
             )
             for label in external
         }
-        points = list(points_of(study))
         check_claims(study, points, models, {**external_entries, **methods})
         check_pooled_claims(
             study, points, {name: data_names.get(name) for name in trained}, methods
         )
+
+
+def _check_each_runs(
+    study: Study,
+    points: Sequence[StudyPoint],
+    models: Iterable[str],
+    trained: Iterable[str],
+    methods: Mapping[str, MethodEntry],
+) -> None:
+    """Refuse a model and a method that no run of the study has, so that no table would show them."""
+    names = data_of(study.models)
+    data_of_model = {label: names.get(label, list(study.data)) for label in models}
+    trained_on = {point.data for point in points}
+    for label, of_model in data_of_model.items():
+        if not trained_on & set(of_model):
+            problem = f"is run on {', '.join(of_model)} alone, on which the study trains nothing"
+            raise InputError(f"models.{label}.data", problem, sorted(trained_on))
+    for label, method in methods.items() if trained else ():
+        at_points = [point for point in points if method.at(point)]
+        pairs = product(at_points, (model for model in trained if method.on(model)))
+        if any(point.data in data_of_model[model] for point, model in pairs):
+            continue
+        own = [f"{key} ({', '.join(listed)})" for key, listed in method.only.items()]
+        problem = (
+            f"is run nowhere: with {' and '.join(own)} it has none of the runs that the study's"
+            " sizes and the data of its models leave; widen one of them, or take it out"
+        )
+        raise InputError(f"methods.{label}", problem)
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
