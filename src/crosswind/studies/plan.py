@@ -524,12 +524,29 @@ def _counted(
 def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]) -> int:
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do
     not differ between them."""
-    full_points = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
-    row_counts = [
-        _counted(study, under, seed, datasets)[1].train_rows
-        for under, seed in product(full_points, study.split_seed_list)
-    ]
-    return int(min(row_counts))
+
+    def counts_of(shift: str, split_seed: int, draw: Any) -> DrawCounts:
+        under = replace(point, shift=shift, draw=draw, rows=None)
+        return _counted(study, under, split_seed, datasets)[1]
+
+    cases = list(product(study.shifts, study.split_seed_list))
+    counts = [counts_of(*case, "all") for case in cases]
+    most = int(min(each.train_rows for each in counts))
+    # Rows on top that are a share of the others, and too few of them there: fewer others need fewer.
+    lacking = [case for case, each in zip(cases, counts, strict=True) if each.lacks_share]
+
+    def is_met(total: int) -> bool:
+        return all(counts_of(*case, {"total": total}).train_rows == total for case in lacking)
+
+    low, high = 0, most + 1
+    middle = most
+    while high - low > 1:
+        if is_met(middle):
+            low = middle
+        else:
+            high = middle
+        middle = (low + high) // 2
+    return low or most
 
 
 def _balanced_rows(

@@ -67,6 +67,7 @@ class DrawCounts:
         self.set_rows: Mapping[str, int] = split_counts.set_rows
         self.follow: Sequence[str] = split_counts.follow
         self.fills = split_counts.fills
+        self.lacks_share = split_counts.lacks_share
         self.warnings = split_counts.warnings
         self.test_cells = split_counts.test_cells
         self.test_counts = split_counts.test_counts

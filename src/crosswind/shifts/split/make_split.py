@@ -85,7 +85,8 @@ class SplitCounts:
     the training set of another seed is expected to have too, 0 to 1. `set_rows`: rows by name of
     the set. `follow`: the sets that take their numbers from what training draws, not from the
     weights of a law alone. `fills`: whether units fill cells in which too few are at home.
-    `short`: cells that cannot give what is asked, by set and name.
+    `short`: cells that cannot give what is asked, by set and name. `lacks_share`: whether a share of
+    the training rows that is drawn on top, such as counterexamples, has fewer rows than asked for.
     `train_counts`: int64 of the shape of `train_cells`, the cells that count the training set.
     `train_visits`: float64 [1 + supplements, shape of `study_cells`], the rows by weights and of
     each supplement that one pass over the training set is expected to show. `groups`,
@@ -104,6 +105,7 @@ class SplitCounts:
     fills: bool
     set_rows: dict[str, int]
     short: dict[str, dict[str, dict[str, float]]]
+    lacks_share: bool
     warnings: list[str]
     notes: list[str]
     study_cells: Cells
@@ -157,6 +159,7 @@ def plan_counts(
         fills=study.fills(),
         set_rows=set_rows,
         short=short,
+        lacks_share=train.allotment.lacks_share,
         warnings=warnings,
         notes=notes,
         study_cells=study.index.cells,
