@@ -298,7 +298,10 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
-        notes = [*_device_notes(self.study, self.jobs), *_halving_notes(self.study)]
+        notes = [
+            *_device_notes(self.study, self.jobs),
+            *_halving_notes(self.study, self.methods.values()),
+        ]
         for name, spec in self.study.data.items():
             notes += _data_notes(name, spec, self.datasets[name])
             notes += _tie_notes(name, spec, self.datasets[name])
@@ -384,18 +387,31 @@ def _device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
 
 
-def _halving_notes(study: Study) -> list[str]:
+def _halving_notes(study: Study, methods: Iterable[MethodEntry]) -> list[str]:
     """How many points of a search that halves go on from each rung, and what that costs."""
     search = study.search
     if search is None or search.halving is None or search.points < 2:
         return []
     rungs = rungs_of(search.points, search.halving.factor, search.halving.rungs)
+    lengths = {
+        (training["steps"], training["epochs"], training["validate_every"])
+        for method in methods
+        for _, _, training in method.points
+    }
+    waiting = ""
+    if len(lengths) == 1:
+        steps, epochs, validate_every = lengths.pop()
+        validated = rungs.at_validations(steps, validate_every)
+        if epochs is None and not np.allclose(validated.shares, rungs.shares, rtol=0, atol=0.005):
+            rungs = validated
+            waiting = f", as validations are {counted(validate_every, 'step')} apart"
     going_on = [
         f"{promoted} after {share:.3g} of the steps"
         for share, promoted in zip(rungs.shares, rungs.promoted, strict=True)
     ]
     cost = f"{100 * rungs.cost(search.points):.0f}% of the steps of training all to the end"
-    return [f"search: of {search.points} points of a method go on {', '.join(going_on)}: {cost}"]
+    going = f"of {search.points} points of a method go on {', '.join(going_on)}{waiting}"
+    return [f"search: {going}: {cost}"]
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
