@@ -1,12 +1,15 @@
-"""What a study asks for and no run would have is refused, not left out without a word."""
+"""What a study asks for and no run would have is refused by its name, not left out without a word."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crosswind.core.errors import InputError
+import crosswind as cw
+from crosswind.core.errors import CrosswindError, InputError
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
 
@@ -90,3 +93,154 @@ def test_a_method_on_some_of_the_runs_is_planned_there() -> None:
     labels = [job.labels for job in plan_of(data=TWO, methods=methods).runs]
     own = [label for label in labels if label["method"] == "groupdro"]
     assert [(label["data"], label["shift"]) for label in own] == [("b", "SC")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (
+            {"smapler": "balanced"},
+            "smapler', did you mean 'sampler'? (valid: method, training, sampler, groups",
+        ),
+        ({"lr": 0.1}, "methods.erm.lr: is a setting of the training loop: training: {lr: ...}"),
+        ({"trainig": {"lr": 0.1}}, "did you mean 'training'?"),
+    ],
+)
+def test_a_slip_in_the_entry_of_a_method_is_told_with_what_an_entry_may_have(
+    entry: dict[str, Any], says: str
+) -> None:
+    assert says in refused(methods={"erm": entry})
+    assert says.replace("erm", "groupdro").split(" (valid")[0] in refused(
+        methods={"erm": {}, "groupdro": entry}
+    )
+
+
+def test_a_slip_in_the_entry_of_a_model_is_told_with_what_an_entry_may_have() -> None:
+    says = refused(models={"mlp": {"modle": "mlp"}})
+    assert "did you mean 'model'? (valid: hidden, layers, model, data, each)" in says
+
+
+@pytest.mark.parametrize(
+    ("resources", "says"),
+    [
+        ({"cpu": 2}, "resources.cpu: unknown resource 'cpu', did you mean 'cpus'?"),
+        ({"cpus": 0}, "resources.cpus: must be a number above 0"),
+        ({"memory": "lots"}, "resources.memory: 'lots' is no amount of memory"),
+    ],
+)
+def test_resources_of_a_study_are_read_when_it_is_planned(
+    resources: dict[str, Any], says: str
+) -> None:
+    assert refused(resources=resources).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("Seeds", "did you mean 'seeds'?"),
+        ("Training", "did you mean 'training'?"),
+        ("stepz", "did you mean 'training.steps'?"),
+    ],
+)
+def test_a_field_that_is_written_in_capitals_is_told_by_its_name(field: str, says: str) -> None:
+    assert says in refused(**{field: 3})
+
+
+@pytest.mark.parametrize(
+    ("derive", "says"),
+    [
+        ({"name": "fog", "values": {}, "mode": "each"}, "data.digits.derive."),
+        ([{"name": "fog", "values": 3}], "data.digits.derive.0.values: must be a mapping, not 3"),
+        ({"nam": "fog"}, "data.digits.derive.nam: unknown field 'nam', did you mean 'name'?"),
+    ],
+)
+def test_a_derived_attribute_is_told_by_the_words_of_the_study(derive: Any, says: str) -> None:
+    text = refused(data={"digits": {**DIGITS, "derive": derive}})
+    assert says in text
+    assert "Spec" not in text
+
+
+@pytest.mark.parametrize("number", ["1_0", "\u0661", "1e_1"])
+def test_a_number_is_written_in_digits_alone(number: str) -> None:
+    shifts = {"SC": {**SC, "counterexamples": number}}
+    assert refused(shifts=shifts).startswith("shifts.SC.counterexamples: must be a number")
+
+
+@pytest.mark.parametrize(
+    ("unit", "roles", "says"),
+    [
+        (
+            "ink",
+            {"test": 25},
+            "data.digits.roles: leave no row to train on: the 1,797 rows of digits are of 3 units",
+        ),
+        ("half", {"test": 25}, "are of 2 units, and all rows of a unit have one role"),
+        (
+            "ink",
+            {"test": 0.2, "validation": 0.2},
+            "has no rows: roles.validation leaves none of its 3 units",
+        ),
+        ("half", {"test": 0.1}, "leaves no test row for set 'test': it has 2 units"),
+    ],
+)
+def test_units_that_leave_a_role_without_rows_are_told(
+    unit: str, roles: dict[str, Any], says: str
+) -> None:
+    assert says in refused(data={"digits": {**DIGITS, "unit": unit, "roles": roles}})
+
+
+def test_the_rules_that_a_study_could_select_by_are_told() -> None:
+    says = refused(selection=["best-ood"])
+    assert says.endswith(
+        "'sets' has none (valid: best-id, best-id-worst-group, best-id-balanced-accuracy, last)"
+    )
+
+
+def test_a_cell_that_lacks_less_than_a_row_can_show_is_not_warned_of() -> None:
+    plan = plan_of(
+        data={"digits": {**DIGITS, "attributes": ["ink", "background"], "roles": {"test": 62}}}
+    )
+    lacking = [text for text in plan.warnings if "rows that were asked for" in text]
+    assert lacking
+    for text in lacking:
+        got, asked = text.partition(" has ")[2].split(" of the ")
+        assert float(got) < float(asked.split()[0])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        (["x", "zz"], "data.t.options.numbers: unknown column of t.csv 'zz', did you mean 'z'?"),
+        (["x", "kind"], "data.t: t.csv, column 'kind' cannot be read as numbers"),
+    ],
+)
+def test_a_slip_in_the_columns_of_numbers_is_told_before_other_columns_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{row % 2},{'ab'[row % 2]},{row + 0.5},{row / 7}" for row in range(120)]
+    Path("t.csv").write_text("\n".join(["y,kind,x,z", *rows]), encoding="utf-8")
+    options = {"path": "t.csv", "numbers": numbers}
+    entry = {"source": "features", "options": options, "label": "y", "attributes": ["kind"]}
+    with pytest.raises(CrosswindError) as error:
+        plan_of(data={"t": entry}, shifts={"none": []})
+    assert says in str(error.value).replace(f"{tmp_path}/", "")
+
+
+def test_rows_of_a_unit_that_an_official_split_tears_are_told() -> None:
+    official = {"column": "ink", "train": ["red"], "test": ["green", "blue"]}
+    entry = {
+        **DIGITS,
+        "attributes": ["background"],
+        "unit": "digit",
+        "roles": {"official": official},
+    }
+    text = refused(data={"digits": entry}, shifts={"none": []})
+    first, second = (
+        int(word.replace(",", "")) - 1
+        for word in re.findall(r"rows ([\d,]+) and ([\d,]+)", text)[0]
+    )
+    digits = cw.load("digits", **DIGITS["options"])
+    digit, ink = (digits.table.column(name) for name in ("digit", "ink"))
+    assert digit[first] == digit[second]
+    assert (ink[first] == 0) != (ink[second] == 0)

@@ -40,6 +40,11 @@ from crosswind.transforms.neighbourhood import CHOSEN, gathered_settings
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
 
+ENTRY_FIELDS = (
+    *("method", "training", "sampler", "groups", "environments", "label_noise"),
+    *("data", "shifts", "models", "resources", "each"),
+)
+"""What an entry of `methods` may set beside the settings of its method."""
 Values = Mapping[str, Any]
 Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 """The points of a method: label, knobs of the method, training settings."""
@@ -260,6 +265,11 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
                     study.data,
                 )
             _check_names(data, study.data, "data set", f"{path}.data", name_in_path=False)
+        model_knobs = {knob.name for knob in model_facts.knobs}
+        if misplaced := next((name for name in settings if name not in model_knobs), None):
+            choices = [*(knob.name for knob in model_facts.knobs), "model", "data", "each"]
+            kind = f"setting of model {model_facts.name!r}"
+            raise unknown(f"{path}.{misplaced}", kind, misplaced, choices)
         knobs = resolve(model_facts.knobs, settings, path, f"model {model_facts.name!r}")
         out[label] = {"name": model_facts.name, "knobs": knobs}
         knobs |= _folders(model_facts.built, knobs, path, folder)
@@ -434,6 +444,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             )
         paths = (path, f"{path}.training" if loop_overrides else "training")
         owner = f"method {method_facts.name!r}"
+        _check_settings(settings, method_facts.knobs, path, owner)
         loop = {**study.training, **loop_overrides}
         if study.search is None:
             points = _grid(method_facts.knobs, settings, loop, paths, owner)
@@ -441,6 +452,20 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             points = _searched(study.search, method_facts.knobs, settings, loop, paths, owner)
         out[label] = MethodEntry(label, method_facts, points, overrides, only)
     return out
+
+
+def _check_settings(settings: Values, knobs: Sequence[Knob], path: str, owner: str) -> None:
+    """Refuse a setting that an entry of `methods` cannot have; one of the training loop with where
+    it goes."""
+    names = [knob.name for knob in knobs]
+    of_loop = [knob.name for knob in knobs_of(TrainingSettings)]
+    for name in settings:
+        if name in names:
+            continue
+        if name in of_loop:
+            problem = f"is a setting of the training loop: training: {{{name}: ...}}"
+            raise InputError(f"{path}.{name}", problem)
+        raise unknown(f"{path}.{name}", f"setting of {owner}", name, [*names, *ENTRY_FIELDS])
 
 
 def _is_names(value: Any) -> bool:

@@ -59,6 +59,7 @@ from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.pooled_claims import check_pooled_claims
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
+from crosswind.studies.resources import parse_resources
 from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, RolesSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
@@ -668,6 +669,7 @@ def _check_names(
                 f"models.{label}", "has the name of a method of this study; give it another"
             )
     parse_sampler(study.sampler)
+    parse_resources(study.resources, "resources")
     points = list(points_of(study))
     _check_each_runs(study, points, models, trained, methods)
     if study.reference not in methods:
@@ -750,18 +752,18 @@ def _check_selection(study: Study, point: StudyPoint, counts: DrawCounts, estima
     estimators without one."""
     for rule in study.selection:
         name = "" if rule == "last" else RULES[rule].set
-        if name and not counts.set_rows.get(name):
-            if name not in study.sets or study.sets[name].role != "validation":
-                raise InputError(
-                    "selection",
-                    f"{rule} reads a set {name!r} of role validation, and 'sets' has none",
-                    ["last"],
-                )
-            raise InputError(
-                "selection",
-                f"{rule} reads the set {name!r}, which has no rows ({point.title})",
-                ["last"],
-            )
+        if not name or counts.set_rows.get(name):
+            continue
+        problem = f"{rule} reads a set {name!r} of role validation, and 'sets' has none"
+        if name in study.sets and study.sets[name].role == "validation":
+            start = f"set {name!r} has no rows"
+            reasons = [
+                text.removeprefix(start) for text in counts.warnings if text.startswith(start)
+            ]
+            why = reasons[0] if reasons else ""
+            problem = f"{rule} reads the set {name!r}, which has no rows{why} ({point.title})"
+        choices = [other for other, each in RULES.items() if counts.set_rows.get(each.set)]
+        raise InputError("selection", problem, [*choices, "last"])
     if estimates and not counts.set_rows.get(
         source_set({name: set_spec.role for name, set_spec in study.sets.items()})
     ):

@@ -365,11 +365,12 @@ def field_error(
 
 def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:
     """The sentence for a field that there is not, with the nearest one, also of training."""
-    training = None
-    if len(path) == 1:
+    guess = next((name for name in valid if name.casefold() == path[-1].casefold()), None)
+    if guess is None and len(path) == 1:
         choices = [knob.name for knob in knobs_of(TrainingSettings)]
         training = nearest(path[-1], choices)
-    guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
+        guess = f"training.{training}" if training is not None else None
+    guess = guess or nearest(path[-1], valid)
     problem = f"unknown field {path[-1]!r}{_did_you_mean(guess)}"
     return InputError(field, problem, valid)
 
@@ -397,7 +398,8 @@ def _path(report: Any) -> list[str]:
         words[-1:] if report["type"] == "extra_forbidden" else []
     )  # a name of the user's, whatever it looks like
     branch = re.compile(
-        r".*\[|constrained-|(str|int|float|bool|SideSpec|RowsSpec|Claim|PooledClaim)$", re.S
+        r".*\[|constrained-|(str|int|float|bool|SideSpec|RowsSpec|Claim|PooledClaim|DeriveSpec)$",
+        re.S,
     )
     return [
         word for word in words[: len(words) - len(user_names)] if not branch.match(word)

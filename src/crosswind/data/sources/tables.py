@@ -339,11 +339,14 @@ class Features(Source):
             taken = []
         else:
             taken = names_chosen(self.numbers, "features.numbers", "column")
+        # Before the attributes, which are all columns but these: a slip here would look like one of
+        # a column that is no attribute.
+        numbers = [_numbers(rows, name, self.path) for name in taken]
         dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
             features = read_features(self.features, dataset, "features.features")
         else:
-            features = np.concatenate([_numbers(rows, name, self.path) for name in taken], axis=1)
+            features = np.concatenate(numbers, axis=1)
         with np.errstate(over="ignore"):
             features = np.ascontiguousarray(features, dtype=np.float32)
         if not np.isfinite(features).all():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, counted, unknown
 from crosswind.core.seeds import seed_of
 from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute
@@ -240,7 +240,11 @@ class _SplitStudy:
         `roles.validation`."""
         share = self.plan.roles.validation_share
         if share is None or not self._deal(source).pool("validation").total:
-            return " leaves none"
+            units = self.datasets[source].units
+            if units is None:
+                return " leaves none"
+            n_units = counted(len(np.unique(units)), "unit")
+            return f" leaves none of its {n_units}, of which each has one role with all its rows"
         return (
             f", a share of {float(share):g} beside {n_train} training rows, is less than half a row"
         )
@@ -339,6 +343,10 @@ class _SplitStudy:
     def _no_test_row(self, name: str, source: str) -> InputError:
         """The error for a test set of a source whose roles leave it no row."""
         field, why = "roles.test", ""
+        units = self.datasets[source].units
+        if units is not None:
+            n_units = counted(len(np.unique(units)), "unit")
+            why = f": it has {n_units}, of which each has one role with all its rows"
         if source != self.main:
             field = f"data.{source}"
             n_left_out = self._others()[source].left_out
@@ -660,8 +668,8 @@ class _SplitStudy:
                 )
         for name, planned_set in planned_sets.items():
             notes += [f"{name}: {warning}" for warning in planned_set.warnings()]
-            if planned_set.allotment.short:
-                notes.append(f"{name}: {_first_short_cell(planned_set)}")
+            if short := _lacking(planned_set):
+                notes.append(f"{name}: {_first_short_cell(planned_set, short)}")
         return tuple(notes)
 
 
@@ -683,9 +691,14 @@ def _is_training_again(set_plan: SetPlan, train: Part) -> bool:
     )
 
 
-def _first_short_cell(planned_set: Part) -> str:
-    """The first cell that gives fewer rows than it was asked for, and how many more there are."""
+def _lacking(planned_set: Part) -> dict[int, tuple[float, int]]:
+    """The cells that lack rows, to one decimal: 29 of 29.01 lack none."""
     short = planned_set.allotment.short
+    return {cell: pair for cell, pair in short.items() if round(pair[0], 1) > pair[1]}
+
+
+def _first_short_cell(planned_set: Part, short: Mapping[int, tuple[float, int]]) -> str:
+    """The first cell that gives fewer rows than it was asked for, and how many more there are."""
     cell, (asked_rows, got) = next(iter(short.items()))
     # Shares of rows need not be whole; one decimal is as much as anybody reads.
     if asked_rows >= 1:
