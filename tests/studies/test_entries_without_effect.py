@@ -244,3 +244,22 @@ def test_rows_of_a_unit_that_an_official_split_tears_are_told() -> None:
     digit, ink = (digits.table.column(name) for name in ("digit", "ink"))
     assert digit[first] == digit[second]
     assert (ink[first] == 0) != (ink[second] == 0)
+
+
+def test_a_set_of_another_data_set_reads_the_label_of_ours_and_says_so() -> None:
+    other = {**DIGITS, "label": "digit", "options": {**DIGITS["options"], "seed": 3}}
+    fields = {
+        "sizes": {"equal": {"a": "equal"}},
+        "sets": {
+            "validation": {"role": "validation", "law": "train"},
+            "other": {"role": "test", "source": "b"},
+        },
+    }
+    says = "set other reads 'half' of b, which a predicts, and not its label 'digit'"
+    plan = plan_of(data={"a": DIGITS, "b": other}, **fields)
+    assert [text for text in plan.warnings if says in text]
+    assert not [text for text in plan_of(data=TWO, **fields).warnings if "and not its" in text]
+    grid = {"kind": ["x", "y"], "ink": ["red", "green", "blue"]}
+    lacking = {**DIGITS, "source": "factors", "options": {"grid": grid}, "label": "kind"}
+    text = refused(data={"a": DIGITS, "b": lacking}, **fields)
+    assert text.startswith("sets.other.source: 'b' has no attribute 'half', which 'a' predicts")

@@ -225,6 +225,7 @@ class _Planner:
     def add_point(self, point: StudyPoint, split_seed: int) -> None:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
+        other_labels = _other_labels(study, point, self.datasets)
         point = self._with_rows(point)
         split, counts = _counted(study, point, split_seed, self.datasets)
         spell_numbers(split)
@@ -250,6 +251,7 @@ class _Planner:
         inputs = used[point.data].input
         warnings = [
             *counts.warnings,
+            *other_labels,
             *_uneven_tests(study, point.data, counts, used[point.data]),
             *_single_rows(counts),
         ]
@@ -441,6 +443,31 @@ def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[st
         if attribute != spec.label
     ]
     return [f"{name}: {tie.in_words}" for tie in ties if tie.matching]
+
+
+def _other_labels(
+    study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]
+) -> list[str]:
+    """That a set of another data set reads the attribute that this one predicts, and not the other's
+    label. Raises `InputError` where the other has no such attribute."""
+    label = study.data[point.data].label
+    warnings = []
+    for name, spec in study.sets.items():
+        if spec.source not in study.data or study.data[spec.source].label == label:
+            continue
+        own = study.data[spec.source].label
+        if label not in [attribute.name for attribute in datasets[spec.source].schema]:
+            problem = (
+                f"{spec.source!r} has no attribute {label!r}, which {point.data!r} predicts, and its"
+                f" own label {own!r} has another name; give both columns one name, and say in"
+                " 'labels' which class of the set is which"
+            )
+            raise InputError(f"sets.{name}.source", problem)
+        warnings.append(
+            f"set {name} reads {label!r} of {spec.source}, which {point.data} predicts, and not its"
+            f" label {own!r}"
+        )
+    return warnings
 
 
 def _uneven_tests(
