@@ -263,3 +263,38 @@ def test_a_set_of_another_data_set_reads_the_label_of_ours_and_says_so() -> None
     lacking = {**DIGITS, "source": "factors", "options": {"grid": grid}, "label": "kind"}
     text = refused(data={"a": DIGITS, "b": lacking}, **fields)
     assert text.startswith("sets.other.source: 'b' has no attribute 'half', which 'a' predicts")
+
+
+def test_a_pool_without_estimators_is_refused() -> None:
+    assert refused(pool_rows=9).startswith("pool_rows: is 9, and the study has no estimators")
+    assert plan_of(pool_rows=9, estimators=["atc-mc"]).runs
+
+
+def test_a_largest_number_of_clusters_beside_their_number_is_refused() -> None:
+    clusters = {"features": "pixels", "k": 3, "max_k": 5}
+    entry = {**DIGITS, "attributes": ["ink", "cluster"], "clusters": clusters}
+    text = refused(data={"digits": entry})
+    assert text.startswith("data.digits.clusters.max_k: belongs to k: silhouette, and k is 3")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attributes": ["ink", "cluster"]},
+        {"unit": "cluster", "roles": {"test": 0.3, "validation": 5}},
+        {"keep": {"cluster": [0, 1]}},
+        {"label": "cluster"},
+        {"sets": {"law": {"type": "only", "attribute": "cluster", "values": [0]}}},
+        {},
+    ],
+)
+def test_clusters_that_nothing_reads_are_warned_of(fields: dict[str, Any]) -> None:
+    law = fields.pop("sets", {})
+    sets = {
+        "validation": {"role": "validation", "law": "without-supplements"},
+        "test": {"role": "test", **law},
+    }
+    entry = {**DIGITS, "clusters": {"features": "pixels", "k": 3}, **fields}
+    plan = plan_of(data={"digits": entry}, shifts={"none": []}, sets=sets, selection=["last"])
+    unread = [text for text in plan.warnings if "is computed and read by nothing" in text]
+    assert len(unread) == (not fields and not law)

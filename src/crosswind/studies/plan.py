@@ -41,6 +41,7 @@ from crosswind.studies.axes import (
     points_of,
 )
 from crosswind.studies.build import (
+    CLUSTERS_AS_BEFORE,
     build_dataset,
     build_split_plan,
     data_values,
@@ -301,6 +302,8 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
+        for name, spec in self.study.data.items():
+            warnings += _unused_columns(self.study, name, spec)
         notes = [
             *_device_notes(self.study, self.jobs),
             *_halving_notes(self.study, self.methods.values()),
@@ -415,6 +418,35 @@ def _halving_notes(study: Study, methods: Iterable[MethodEntry]) -> list[str]:
     cost = f"{100 * rungs.cost(search.points):.0f}% of the steps of training all to the end"
     going = f"of {search.points} points of a method go on {', '.join(going_on)}{waiting}"
     return [f"search: {going}: {cost}"]
+
+
+def _unused_columns(study: Study, name: str, spec: DataSpec) -> list[str]:
+    """The attributes that a data set computes and nothing reads, a sentence each."""
+    computed = dict.fromkeys(spec.rules or {}, "rules")
+    if spec.clusters is not None:
+        computed[spec.clusters.name] = "clusters"
+    roles = spec.roles.official
+    columns = {spec.label, *spec.attribute_names, *spec.keep, spec.unit}
+    columns |= set() if roles is None else {roles.column}
+    if spec.clusters is not None:
+        columns |= {spec.clusters.within, *spec.clusters.fit}
+    laws = [study.shifts, *(set_spec.law for set_spec in study.sets.values())]
+    spoken = {str(word) for law in laws for word in _words_of(law)}
+    return [
+        f"data.{name}.{field}: {column!r} is computed and read by nothing; name it in"
+        f" data.{name}.attributes, or leave it out"
+        for column, field in computed.items()
+        if column not in columns | spoken
+    ]
+
+
+def _words_of(value: Any) -> Iterator[Any]:
+    """All values in plain mappings and lists."""
+    if isinstance(value, Mapping | list):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from _words_of(entry)
+    else:
+        yield value
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
@@ -768,6 +800,10 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         if name in listed[:position]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
     refuse_doubts(dataset, [spec.label, *listed, *(name for _, name in official)], path)
+    if spec.clusters is not None and spec.clusters.max_k != CLUSTERS_AS_BEFORE["max_k"]:
+        if spec.clusters.k != "silhouette":
+            problem = f"belongs to k: silhouette, and k is {spec.clusters.k}; leave one of them out"
+            raise InputError(f"{path}.clusters.max_k", problem)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
         raise InputError(
             f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify"
