@@ -298,3 +298,30 @@ def test_clusters_that_nothing_reads_are_warned_of(fields: dict[str, Any]) -> No
     plan = plan_of(data={"digits": entry}, shifts={"none": []}, sets=sets, selection=["last"])
     unread = [text for text in plan.warnings if "is computed and read by nothing" in text]
     assert len(unread) == (not fields and not law)
+
+
+@pytest.mark.parametrize("source", ["features", "texts", "factors"])
+def test_a_cell_without_a_value_is_told_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"{row % 2},{'ab'[row % 3 % 2]},{row + 0.5},good {row},{'' if row == 6 else 1}"
+        for row in range(120)
+    ]
+    Path("t.csv").write_text("\n".join(["y,kind,x,text,note", *rows]), encoding="utf-8")
+    columns = ["y", "kind", *(["note"] if source == "factors" else [])]
+    inputs = {"features": {"numbers": ["x"]}, "texts": {}, "factors": {"columns": columns}}
+    options = {"path": "t.csv", **inputs[source]}
+    if source == "texts":
+        options["columns"] = ["y", "kind", "note"]
+    entry = {"source": source, "options": options, "label": "y", "attributes": ["kind"]}
+    models = ["bag-of-words"] if source == "texts" else ["mlp"]
+    with pytest.raises(CrosswindError) as error:
+        plan_of(data={"t": entry}, shifts={"none": []}, models=models)
+    assert (
+        "column 'note', row 7 has no value; fill it in, or leave the column out: 'columns'"
+        in str(error.value)
+    )
+    entry["options"]["columns"] = ["y", "kind"]
+    assert plan_of(data={"t": entry}, shifts={"none": []}, models=models).runs
