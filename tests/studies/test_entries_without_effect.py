@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import crosswind as cw
@@ -325,3 +326,54 @@ def test_a_cell_without_a_value_is_told_with_the_way_out(
     )
     entry["options"]["columns"] = ["y", "kind"]
     assert plan_of(data={"t": entry}, shifts={"none": []}, models=models).runs
+
+
+def test_any_of_several_classes_that_a_label_stands_for_is_right(tmp_path: Path) -> None:
+    """Ours are ten digits; theirs, of other rows, are 'low' for five of them and 'high'."""
+    rows = np.random.default_rng(0).integers(0, 10, 400)
+    ours = {"digit": [str(digit) for digit in rows], "site": ["a", "b"] * 200}
+    theirs = {**ours, "digit": ["low" if digit < 5 else "high" for digit in rows]}
+    numbers = np.random.default_rng(1).normal(size=(400, 3)) + rows[:, None]
+    entry = {"label": "digit", "attributes": ["site"], "roles": {"test": 2, "validation": 2}}
+    several = {
+        "low": [str(digit) for digit in range(5)],
+        "high": [str(digit) for digit in range(5, 10)],
+    }
+    study = {
+        "data": {
+            "ours": {
+                **entry,
+                "source": cw.from_frame({**ours, **_columns(numbers)}, numbers=list("xyz")),
+            },
+            "theirs": {
+                **entry,
+                "source": cw.from_frame(
+                    {**theirs, **_columns(numbers + 0.01)}, numbers=list("xyz")
+                ),
+            },
+        },
+        "shifts": {"none": []},
+        "sizes": {"all": {"ours": "all"}},
+        "sets": {
+            "validation": {"role": "validation", "law": "train", "draw": "all"},
+            "merged": {"role": "test", "source": "theirs", "labels": several},
+            "first": {"role": "test", "source": "theirs", "labels": {"low": "0", "high": "5"}},
+        },
+        "models": {"mlp": {"layers": 1, "hidden": 16}},
+        "training": {"steps": 60, "validate_every": 30, "lr": 0.03},
+        "seeds": 1,
+    }
+    results = cw.run_study(study, tmp_path / "out")
+    right = {
+        row["set"]: row["metrics"]["accuracy"] for row in results.rows if row["rule"] == "best-id"
+    }
+    assert right["merged"] > 0.75 > 0.5 > right["first"]
+    answers = {
+        job.spec["set"]: job.spec["item"] for job in cw.plan(study).jobs if job.kind == "predict"
+    }
+    assert answers["merged"]["answers"] == "all"  # another key than where only the first was right
+    assert "answers" not in answers["first"]
+
+
+def _columns(numbers: Any) -> dict[str, Any]:
+    return dict(zip("xyz", numbers.T.tolist(), strict=True))

@@ -232,6 +232,8 @@ class _Planner:
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
+        for name in counts.merge:  # as runs of before had one of several answers right alone
+            split["sets"][name]["answers"] = "all"
         if counts.fills:
             split["deal"] = _FILLING
         values, used = self._in_columns_of(point, _sources(split, point))

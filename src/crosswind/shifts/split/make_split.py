@@ -21,7 +21,7 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.assign_roles import Deal, Other, Pool, deal_of, deal_others
 from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followed, left_out
 from crosswind.shifts.split.check import check_set
-from crosswind.shifts.split.classes import answers_as, class_map
+from crosswind.shifts.split.classes import answers_as, class_map, merged_answers
 from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.pictures import (
     check_training_pool,
@@ -84,7 +84,8 @@ class SplitCounts:
     `cells`: the number of cells of positive weight. `train_shared`: the share of its base rows that
     the training set of another seed is expected to have too, 0 to 1. `set_rows`: rows by name of
     the set. `follow`: the sets that take their numbers from what training draws, not from the
-    weights of a law alone. `fills`: whether units fill cells in which too few are at home.
+    weights of a law alone. `merge`: the sets of which several answers count as one class, though all
+    may be given. `fills`: whether units fill cells in which too few are at home.
     `short`: cells that cannot give what is asked, by set and name. `lacks_share`: whether a share of
     the training rows that is drawn on top, such as counterexamples, has fewer rows than asked for.
     `train_counts`: int64 of the shape of `train_cells`, the cells that count the training set.
@@ -102,6 +103,7 @@ class SplitCounts:
     test_rows: int
     cells: int
     follow: list[str]
+    merge: list[str]
     fills: bool
     set_rows: dict[str, int]
     short: dict[str, dict[str, dict[str, float]]]
@@ -129,6 +131,7 @@ def plan_counts(
     rows = {}
     by_cell = {}
     follow = []
+    merge = []
     short = {}
     for name, planned_set in planned_sets.items():
         allotment = planned_set.allotment
@@ -136,6 +139,8 @@ def plan_counts(
         by_cell[name] = allotment.counts.sum(axis=0).reshape(planned_set.cells.shape)
         if planned_set.follows:
             follow.append(name)
+        if planned_set.answers_as is not None and plan.sets[name].answers == "all":
+            merge.append(name)
         if allotment.short:
             short[name] = planned_set.short()
     train = planned_sets["train"]
@@ -156,6 +161,7 @@ def plan_counts(
         test_rows=rows_of_role["test"],
         cells=cells,
         follow=sorted(follow),
+        merge=merge,
         fills=study.fills(),
         set_rows=set_rows,
         short=short,
@@ -317,7 +323,8 @@ class _SplitStudy:
             raise self._no_test_row(name, source)
         matched = (pool.cells.label, self.label, set_plan.labels, f"{field}.labels")
         classes = class_map(*matched)
-        answerable = None if set_plan.answers == "all" else answers_as(*matched)
+        is_open = set_plan.answers == "all"
+        answerable = merged_answers(*matched) if is_open else answers_as(*matched)
         law_field = f"{field}.law" if isinstance(set_plan.law, Shift) else "shift"
         form = self._form_of_law(set_plan.law, pool, field)
         draw = set_plan.draw or ALL_ROWS
