@@ -153,7 +153,7 @@ class SpuriousCorrelation(Shift):
         below 1, which draws none."""
         with_values = matched[matched.any(axis=1)]
         if len(with_values) > 1 and (with_values == with_values[0]).all():
-            named = ", ".join(str(values[code]) for code in np.flatnonzero(with_values[0]))
+            named = ", ".join(str(values[int(code)]) for code in np.flatnonzero(with_values[0]))
             is_map = isinstance(self.matching, Mapping)
             problem = (
                 f"matches every class with the same values of {self.attribute!r} ({named}), so that"

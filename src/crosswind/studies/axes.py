@@ -40,11 +40,12 @@ from crosswind.transforms.neighbourhood import CHOSEN, gathered_settings
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
 
-ENTRY_FIELDS = (
+METHOD_FIELDS = (
     *("method", "training", "sampler", "groups", "environments", "label_noise"),
     *("data", "shifts", "models", "resources", "each"),
 )
-"""What an entry of `methods` may set beside the settings of its method."""
+MODEL_FIELDS = ("model", "data", "each")
+"""What an entry of `methods` and of `models` may set beside the settings of its own."""
 Values = Mapping[str, Any]
 Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 """The points of a method: label, knobs of the method, training settings."""
@@ -265,12 +266,9 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
                     study.data,
                 )
             _check_names(data, study.data, "data set", f"{path}.data", name_in_path=False)
-        model_knobs = {knob.name for knob in model_facts.knobs}
-        if misplaced := next((name for name in settings if name not in model_knobs), None):
-            choices = [*(knob.name for knob in model_facts.knobs), "model", "data", "each"]
-            kind = f"setting of model {model_facts.name!r}"
-            raise unknown(f"{path}.{misplaced}", kind, misplaced, choices)
-        knobs = resolve(model_facts.knobs, settings, path, f"model {model_facts.name!r}")
+        owner = f"model {model_facts.name!r}"
+        _check_settings(settings, model_facts.knobs, MODEL_FIELDS, path, owner)
+        knobs = resolve(model_facts.knobs, settings, path, owner)
         out[label] = {"name": model_facts.name, "knobs": knobs}
         knobs |= _folders(model_facts.built, knobs, path, folder)
         check_form(model_facts.built, knobs, None, path, model_facts.name)
@@ -444,7 +442,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             )
         paths = (path, f"{path}.training" if loop_overrides else "training")
         owner = f"method {method_facts.name!r}"
-        _check_settings(settings, method_facts.knobs, path, owner)
+        _check_settings(settings, method_facts.knobs, METHOD_FIELDS, path, owner)
         loop = {**study.training, **loop_overrides}
         if study.search is None:
             points = _grid(method_facts.knobs, settings, loop, paths, owner)
@@ -454,18 +452,20 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
     return out
 
 
-def _check_settings(settings: Values, knobs: Sequence[Knob], path: str, owner: str) -> None:
-    """Refuse a setting that an entry of `methods` cannot have; one of the training loop with where
-    it goes."""
+def _check_settings(
+    settings: Values, knobs: Sequence[Knob], fields: Sequence[str], path: str, owner: str
+) -> None:
+    """Refuse a setting that an entry of `methods` or `models` cannot have; one of the training loop
+    with where it goes. `fields`: what an entry has beside the settings of its owner."""
     names = [knob.name for knob in knobs]
     of_loop = [knob.name for knob in knobs_of(TrainingSettings)]
     for name in settings:
         if name in names:
             continue
-        if name in of_loop:
+        if name in of_loop and "training" in fields:
             problem = f"is a setting of the training loop: training: {{{name}: ...}}"
             raise InputError(f"{path}.{name}", problem)
-        raise unknown(f"{path}.{name}", f"setting of {owner}", name, [*names, *ENTRY_FIELDS])
+        raise unknown(f"{path}.{name}", f"setting of {owner}", name, [*names, *fields])
 
 
 def _is_names(value: Any) -> bool:

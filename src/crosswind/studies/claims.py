@@ -139,10 +139,6 @@ class _ClaimChecker:
                     self.methods,
                     self.study,
                 )
-        for side, twin, name in ((better, than, "than"), (than, better, "better")):
-            if side.minus is not None and twin.minus is None:
-                problem = "needs a minus too: a gap is compared with another gap"
-                raise InputError(f"{path}.{name}", problem)
         self._check_pair(path, better, than, side_points)
         shifts = {point.shift for points in side_points.values() for point in points}
         check_metric(f"{path}.metric", claim.metric, self.study, shifts)
@@ -200,7 +196,12 @@ class _ClaimChecker:
     def _check_pair(
         self, path: str, better: Side, than: Side, side_points: Mapping[str, Sequence[StudyPoint]]
     ) -> None:
-        """Refuse sides that are one, and sides that are never run so that they can be compared."""
+        """Refuse sides that are one, a gap beside none, and sides that are never run so that they can
+        be compared."""
+        if (better.minus is None) != (than.minus is None):
+            name = "better" if better.minus is None else "than"
+            problem = "needs a minus too: a gap is compared with another gap"
+            raise InputError(f"{path}.{name}", problem)
         if better == than:
             alternatives = [label for label in self.methods if label != than.method]
             raise InputError(

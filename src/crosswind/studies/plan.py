@@ -603,18 +603,19 @@ def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, Attribut
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do
     not differ between them."""
 
-    def counts_of(shift: str, split_seed: int, draw: Any) -> DrawCounts:
+    def counts_of(case: tuple[str, int], draw: Any) -> DrawCounts:
+        shift, split_seed = case
         under = replace(point, shift=shift, draw=draw, rows=None)
         return _counted(study, under, split_seed, datasets)[1]
 
     cases = list(product(study.shifts, study.split_seed_list))
-    counts = [counts_of(*case, "all") for case in cases]
+    counts = [counts_of(case, "all") for case in cases]
     most = int(min(each.train_rows for each in counts))
     # Rows on top that are a share of the others, and too few of them there: fewer others need fewer.
     lacking = [case for case, each in zip(cases, counts, strict=True) if each.lacks_share]
 
     def is_met(total: int) -> bool:
-        return all(counts_of(*case, {"total": total}).train_rows == total for case in lacking)
+        return all(counts_of(case, {"total": total}).train_rows == total for case in lacking)
 
     low, high = 0, most + 1
     middle = most
