@@ -610,7 +610,7 @@ def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, Attribut
 
     cases = list(product(study.shifts, study.split_seed_list))
     counts = [counts_of(case, "all") for case in cases]
-    most = int(min(each.train_rows for each in counts))
+    most = int(min([each.train_rows for each in counts]))
     # Rows on top that are a share of the others, and too few of them there: fewer others need fewer.
     lacking = [case for case, each in zip(cases, counts, strict=True) if each.lacks_share]
 
