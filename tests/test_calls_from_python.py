@@ -636,3 +636,47 @@ def test_the_target_of_a_split_is_its_test_set() -> None:
     assert str(cw.audit(SPLIT)) == str(cw.audit(SPLIT, "test"))
     scores = cw.evaluate(FITTED, SPLIT)
     assert scores == cw.evaluate(FITTED, SPLIT, "best-id")
+
+
+def test_a_data_set_in_memory_takes_no_settings(tmp_path: Path) -> None:
+    held = cw.load("digits", size=8)
+    entry = {"source": held, "label": "half", "attributes": ["ink"], "options": {"size": 16}}
+    study = {"data": {"digits": entry}, "shifts": {"none": []}, "models": ["mlp"]}
+    with pytest.raises(
+        InputError, match=r"^data\.digits\.options: belongs to a source that is read"
+    ):
+        cw.plan(study)
+    assert cw.plan({**study, "data": {"digits": {**entry, "options": {}}}}).runs
+
+
+def test_sets_of_a_split_may_be_written_as_in_a_study() -> None:
+    digits = cw.load("digits", size=8, one_size=True)
+    red = {"type": "only", "attribute": "ink", "values": ["red"]}
+    sets = {
+        "validation": {"role": "validation", "law": "train"},
+        "test": {"role": "test"},
+        "red": {"role": "test", "law": red, "draw": 3},
+    }
+    report = cw.split(digits, "half", ["ink"], test=10, sets=sets).report
+    rows = {name: entry["rows"] for name, entry in report["sets"].items()}
+    assert (rows["test"], rows["red"]) == (60, 6)
+    assert set(report["sets"]["red"]["cells"]) == {"half=0-4, ink=red", "half=5-9, ink=red"}
+
+
+@pytest.mark.parametrize(
+    ("sets", "says"),
+    [
+        ([1], "sets: must be a mapping from name to set"),
+        ({"test": 3}, "sets.test: must be a mapping such as {role: test}, not 3"),
+        ({"test": {}}, "sets.test.role: is missing (valid: validation, test)"),
+        (
+            {"test": {"rol": "test"}},
+            "sets.test.rol: unknown field of a set 'rol', did you mean 'role'?",
+        ),
+        ({"test": {"role": "test", "draw": "x"}}, "sets.test.draw: must be rows a cell"),
+    ],
+)
+def test_sets_of_a_split_that_are_none_are_refused_by_name(sets: Any, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        cw.split(cw.load("digits", size=8), "half", ["ink"], test=10, sets=sets)
+    assert str(error.value).startswith(says)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crosswind.core.errors import InputError, shown
+from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import knobs_of, resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
@@ -26,6 +26,7 @@ from crosswind.shifts.base import All, Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import (
+    LAWS,
     Roles,
     SetPlan,
     Split,
@@ -149,7 +150,7 @@ def split(
     draw: str | int | Mapping[str, int] = "all",
     test: int | float | None = None,
     validation: int | float = 0.2,
-    sets: Mapping[str, SetPlan] | None = None,
+    sets: Mapping[str, SetPlan | Mapping[str, Any]] | None = None,
     groups: str | Sequence[str] | None = None,
     environments: str | Sequence[str] | None = None,
     sampler: str | Mapping[str, float] = "uniform",
@@ -161,10 +162,12 @@ def split(
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
     `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth.
-    `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells and
-    depends on `split_seed` only. `seed` chooses training and validation rows where the draw leaves
-    a choice: with "all" and no shift every seed trains on the same. Rows that show one picture have
-    one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
+    `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells
+    where `test` is a number; a share leaves them in the rows' own proportions. It depends on
+    `split_seed` only. `seed` chooses training and validation rows where the draw leaves a choice:
+    with "all" and no shift every seed trains on the same. Rows that show one picture have one role;
+    `overlap`: "refused", or "allowed" for pictures that an official split puts in two. `sets`: name
+    -> role, law and draw as a study has them, in place of "validation" and "test".
     """
     if not isinstance(dataset, AttributedDataset):
         raise InputError(
@@ -181,7 +184,7 @@ def split(
         "cw.with_same and cw.with_distinct say so in Python",
     )
     observed_shift = parse_shift(shift).observed(dataset, label)
-    set_plans = dict(sets) if sets is not None else default_sets()
+    set_plans = default_sets() if sets is None else _set_plans(sets)
     group_names = _names(groups)
     environment_names = _names(environments)
     plan = SplitPlan(
@@ -201,6 +204,34 @@ def split(
     )
     check_classes(dataset, label, attributes)
     return make_split({dataset.name: dataset}, dataset.name, plan, seed)
+
+
+def _set_plans(sets: Any) -> dict[str, SetPlan]:
+    """The sets of a split, of which each may be given by its fields, as in a study."""
+    if not isinstance(sets, Mapping):
+        raise InputError("sets", f"must be a mapping from name to set, not {shown(sets)}")
+    names = ["role", "law", "draw", "source", "labels", "answers"]
+    plans = {}
+    for name, entry in sets.items():
+        if isinstance(entry, SetPlan):
+            plans[name] = entry
+            continue
+        path = f"sets.{name}"
+        if not isinstance(entry, Mapping):
+            raise InputError(path, f"must be a mapping such as {{role: test}}, not {shown(entry)}")
+        for field in entry:
+            if field not in names:
+                raise unknown(f"{path}.{field}", "field of a set", field, names)
+        if "role" not in entry:
+            raise InputError(f"{path}.role", "is missing", ["validation", "test"])
+        law = entry.get("law", "uniform")
+        if law == "uniform":
+            law = []
+        fields = {**entry, "law": law if law in LAWS else parse_shift(law, f"{path}.law")}
+        if entry.get("draw") is not None:
+            fields["draw"] = parse_draw(entry["draw"], f"{path}.draw")
+        plans[name] = SetPlan(**fields)
+    return plans
 
 
 def audit(
@@ -598,6 +629,12 @@ def _held(study: Mapping[str, Any]) -> dict[str, Any]:
     for label, entry in data.items():
         source = entry.get("source") if isinstance(entry, Mapping) else entry
         if isinstance(entry, Mapping) and isinstance(source, AttributedDataset):
+            if entry.get("options"):
+                problem = (
+                    "belongs to a source that is read by its name, and this one is a data set as it"
+                    " is; leave it out, or give it to cw.load"
+                )
+                raise InputError(f"data.{label}.options", problem)
             options = {"fingerprint": hold(source)}
             named[label] = _plain_values({**entry, "source": "memory", "options": options})
         elif hasattr(source, "columns") or isinstance(source, AttributedDataset):

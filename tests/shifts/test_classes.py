@@ -10,7 +10,7 @@ import pytest
 from crosswind.core.errors import InputError
 from crosswind.data.attributes import Attribute
 from crosswind.data.imagenet_classes import groups, synsets
-from crosswind.shifts.split.classes import allowed, answers_as, class_map
+from crosswind.shifts.split.classes import allowed, answers_as, class_map, merged_answers
 
 LEAST = np.finfo(np.float32).min
 ANIMALS = Attribute("class", ("cat", "dog", "wolf", "car"))
@@ -33,6 +33,23 @@ def test_classes_of_a_source_stand_for_classes_of_the_study(
     theirs = Attribute("class", names)
     assert class_map(theirs, ANIMALS, labels, "sets.s.labels").tolist() == classes
     assert answers_as(theirs, ANIMALS, labels, "sets.s.labels").tolist() == counted
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "counted"),
+    [
+        (("canine", "cat"), {"canine": ["dog", "wolf"]}, [0, 1, 1, 3]),
+        (("canine",), {"canine": ["wolf", "dog", "cat"]}, [2, 2, 2, 3]),
+        (("canine", "ship"), {"canine": "dog", "ship": None}, None),
+        (("car", "lorry"), {"lorry": "car"}, None),
+        (("cat", "dog", "wolf", "car"), None, None),
+    ],
+)
+def test_where_all_may_be_answered_any_of_several_classes_is_right(
+    names: tuple[str, ...], labels: Any, counted: list[int] | None
+) -> None:
+    merged = merged_answers(Attribute("class", names), ANIMALS, labels, "sets.s.labels")
+    assert (None if merged is None else merged.tolist()) == counted
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.shifts.worlds import cells_of
 
+from crosswind.core.errors import InputError
 from crosswind.data.attributes import Attribute
 from crosswind.shifts.base import Cells, NormalForm, parse_shift
 
@@ -187,3 +188,30 @@ def test_numbers_and_their_texts_are_the_same_value() -> None:
     assert parse_shift({"type": "only", "attribute": "scale", "values": 1}).normal_form(
         cells
     ).weights[0].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("matching", ["observed", "auto", {"y0": "a1", "y1": ["a1"], "y2": "a1"}])
+def test_a_matching_that_tells_no_class_from_another_is_refused(matching: Any) -> None:
+    values = 3 if isinstance(matching, dict) else 1
+    spec = {"type": "spurious-correlation", "attribute": "a", "matching": matching}
+    with pytest.raises(InputError, match="tells no class from another") as error:
+        form_of(spec, 3, values)
+    assert error.value.field == ("shift.matching" if values == 3 else "shift.attribute")
+    partly = {"y0": "a1", "y1": ["a1"], "y2": ["a1", "a2"]}
+    assert form_of({**spec, "matching": partly}, 3, 3).weights.sum() == 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"counterexamples": 0.15}, {"counterexamples": 1}, {"counterexamples_from": "uniform"}],
+)
+def test_counterexamples_beside_a_strength_that_draws_none_are_refused(
+    settings: dict[str, Any],
+) -> None:
+    spec = {"type": "spurious-correlation", "attribute": "a", **settings}
+    with pytest.raises(InputError, match="belongs to strength 1") as error:
+        form_of({**spec, "strength": 0.5}, 2, 2)
+    assert error.value.field == f"shift.{next(iter(settings))}"
+    assert len(form_of({**spec, "strength": 1.0}, 2, 2).supplements) == 1
+    none = {"type": "spurious-correlation", "attribute": "a", "strength": 0.5}
+    assert form_of({**none, "counterexamples": 0}, 2, 2) == form_of(none, 2, 2)

@@ -253,3 +253,51 @@ def test_a_text_over_several_lines_is_one_sentence() -> None:
         study({**GOOD, "text": "images that are\n  mixed help\n"}).claims[0].text
         == "images that are mixed help"
     )
+
+
+def refused(claim: dict[str, Any], **fields: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        make_plan(study_from({**STUDY, **fields, "claims": [{"text": "a claim", **claim}]}))
+    return str(caught.value)
+
+
+KEPT_APART = {
+    "type": "systematic",
+    "environment": "ink",
+    "classes": {"red": "all", "green": [0, 1], "blue": [2, 3]},
+}
+
+
+@pytest.mark.parametrize("metric", ["seen_accuracy", "unseen_accuracy", "rho"])
+@pytest.mark.parametrize("claim", [{"better": "mixed"}, {"better": "mixed", "test": "mean"}])
+def test_a_score_that_only_systematic_shifts_have(metric: str, claim: dict[str, Any]) -> None:
+    of_sc = {**claim, "metric": metric, "shift": "SC"}
+    says = refused(of_sc)
+    assert says.startswith(f"claims.0.metric: {metric} is a score under a systematic shift")
+    assert "none of SC, and the study has none (valid: accuracy" in says
+    shifts = {"SC": STUDY["shifts"]["SC"], "apart": KEPT_APART, "named": ["apart"]}
+    fields = {
+        "shifts": shifts,
+        "sizes": {"few": {"total": 60}},
+        "methods": {"erm": {}, "mixed": {"method": "mixup"}},
+    }
+    assert "none of SC is; such are apart, named" in refused(of_sc, **fields)
+    fine = {"text": "a claim", **of_sc, "shift": "named"}
+    assert make_plan(study_from({**STUDY, **fields, "claims": [fine]})).runs
+
+
+@pytest.mark.parametrize("side", ["better", "than"])
+def test_a_gap_is_compared_with_a_gap(side: str) -> None:
+    gap = {"method": "mixed", "shift": "SC", "minus": {"method": "erm"}}
+    plain = {"method": "erm", "shift": "SC"}
+    sides = {"better": plain, "than": plain, side: gap}
+    other = "than" if side == "better" else "better"
+    says = f"claims.0.{other}: needs a minus too: a gap is compared with another gap"
+    assert refused(sides) == says
+
+
+def test_what_costs_something_is_named_where_a_cost_is_won_back() -> None:
+    claim = {"better": "adapted", "model": "mlp", "wins_back": 0.3}
+    assert refused({**claim, "shift": "none"}).endswith("name another shift (valid: SC)")
+    says = refused({**claim, "shift": "SC", "margin": 0.1})
+    assert says == "claims.0.wins_back: takes no gap (minus) and no margin"

@@ -313,3 +313,37 @@ def test_a_plan_says_how_many_points_go_on_and_what_that_costs() -> None:
         " steps: 60% of the steps of training all to the end"
     ) in notes
     assert not any("go on" in note for note in make_plan(study_from(EVERY_POINT)).notes)
+
+
+@pytest.mark.parametrize(
+    ("steps", "validate_every", "says"),
+    [
+        (270, 10, "go on 9 after 0.037 of the steps, 3 after 0.111 of the steps, 1 after 0.333 of"),
+        (
+            4,
+            2,
+            "go on 9 after 0.5 of the steps, 3 after 0.5 of the steps, 1 after 0.5 of the steps, as"
+            " validations are 2 steps apart: 52%",
+        ),
+        (100, 100, "1 after 1 of the steps, as validations are 100 steps apart: 100%"),
+        (90, 7, "9 after 0.0778 of the steps, 3 after 0.156 of the steps, 1 after 0.389 of"),
+    ],
+)
+def test_a_plan_counts_the_steps_up_to_the_validations_at_which_points_are_compared(
+    steps: int, validate_every: int, says: str
+) -> None:
+    training = {"steps": steps, "validate_every": validate_every}
+    search = {"points": 27, "halving": {"factor": 3}}
+    study = {**STUDY, "search": search, "training": training, "methods": ["erm"]}
+    (note,) = [note for note in make_plan(study_from(study)).notes if "go on" in note]
+    assert says in note
+    # By hand: each rung trains its points from the comparison before it to its own.
+    at = [
+        min(steps, -(-max(1, -(-steps // d)) // validate_every) * validate_every)
+        for d in (27, 9, 3)
+    ]
+    done = [0, *at, steps]
+    trained = sum(
+        points * (done[rung + 1] - done[rung]) for rung, points in enumerate((27, 9, 3, 1))
+    )
+    assert f": {100 * trained / (27 * steps):.0f}% of the steps" in note

@@ -308,6 +308,7 @@ def test_a_scale_with_another_setting_is_still_that_scale() -> None:
         ["data.digits.roles.test=3", "sizes={few: {total: 60}}"],
         ["about='one: two, three # four'", "training.lr=null"],
         ["split_seed=null", "split_seeds=2"],
+        ["methods.jtt.fit_at=null"],
     ],
 )
 @pytest.mark.parametrize("scale", [None, "tiny"])
@@ -365,3 +366,67 @@ def test_entries_of_each_are_what_the_name_of_the_old_one_says() -> None:
     methods = {"mine": {"each": {"method": ["erm", "irm"], "label_noise": [0]}}}
     study = study_from({**values, "methods": methods, "reference": "mine-erm-0"}, name="mine")
     assert [entry["method"] for entry in study.methods.values()] == ["erm", "irm"]
+
+
+NONE_OR_NOT = {
+    "data": {"texts": {"source": "amazon-reviews", "options": {"rows": 10}}},
+    "training": {"patience": 3, "epochs": 5},
+    "methods": {"mine": {"method": "jtt", "fit_at": 0.5, "up": 3}},
+    "models": {"tuned": {"model": "transformer", "weights": "a.safetensors"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_kept"),
+    [
+        ("training.patience", True),  # 20 where it is left out
+        ("training.epochs", False),  # none where it is left out
+        ("methods.mine.fit_at", True),
+        ("methods.mine.up", False),
+        ("methods.mine.training.patience", True),
+        ("models.tuned.weights", True),
+        ("models.tuned.model", False),
+        ("data.texts.options.rows", True),
+    ],
+)
+def test_null_is_the_value_of_a_setting_that_is_something_where_it_is_left_out(
+    path: str, is_kept: bool
+) -> None:
+    *places, name = path.split(".")
+    overlay: Any = {name: None}
+    for place in reversed(places):
+        overlay = {place: overlay}
+    for laid in (merge(NONE_OR_NOT, overlay), apply_settings(NONE_OR_NOT, [f"{path}=null"])):
+        entry: Any = laid
+        for place in places:
+            entry = entry[place]
+        assert (name in entry) == is_kept
+        assert entry.get(name) is None
+
+
+def test_no_patience_is_none_from_a_setting_and_a_scale() -> None:
+    scales = {"long": {"training": {"patience": None}}}
+    study = {
+        "data": {"d": {"source": "digits", "label": "half", "attributes": ["ink"]}},
+        "shifts": {"none": []},
+        "models": ["mlp"],
+        "training": {"steps": 4},
+        "scales": scales,
+    }
+    for given in ({"settings": ["training.patience=null"]}, {"scale": "long"}):
+        plan = make_plan(study_from(study, **given))
+        kept = {job.spec["training"]["patience"] for job in plan.jobs if job.kind == "fit"}
+        assert kept == {None}
+
+
+def test_null_for_an_entry_that_is_not_there_is_refused() -> None:
+    study = {"shifts": {"none": [], "SC": []}, "methods": {"erm": {}}}
+    with pytest.raises(InputError) as error:
+        apply_settings(study, ["shifts.SD=null"])
+    says = "--set shifts.SD: unknown entry of shifts 'SD' (valid: none, SC)"
+    assert str(error.value) == says
+    assert apply_settings(study, ["shifts.SC=null", "training.lr=null"]) == {
+        "shifts": {"none": []},
+        "methods": {"erm": {}},
+        "training": {},
+    }

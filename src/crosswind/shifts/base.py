@@ -275,6 +275,8 @@ class Shift(ABC):
         return described
 
     def __and__(self, other: Shift) -> All:
+        if not isinstance(other, Shift):
+            return NotImplemented
         return All((self, other))
 
 
@@ -456,6 +458,8 @@ def _holds(number: Fraction) -> bool:
 
 @lru_cache(maxsize=1024)
 def _fraction(text: str) -> Fraction | None:
+    if "_" in text or not text.isascii():  # Python reads 1_0 as ten, and digits of every script
+        return None
     exponent = text.lower().rpartition("e")[2]
     if len(text) > 1000 or (
         exponent != text.lower() and len(exponent) > 5

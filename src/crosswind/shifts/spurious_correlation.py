@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -17,6 +18,10 @@ from crosswind.shifts.ties import observed_matching
 
 if TYPE_CHECKING:
     from crosswind.data.dataset import AttributedDataset
+
+
+USUAL_SHARE = Fraction(1, 100)
+"""Counterexamples, as a share of the matched rows, where a study says nothing of them."""
 
 
 @register("spurious-correlation", kind="shift")
@@ -107,6 +112,7 @@ class SpuriousCorrelation(Shift):
         if self.counterexamples_from not in ("unmatched", "uniform"):
             problem = f"not {self.counterexamples_from!r}"
             raise InputError(f"{field}.counterexamples_from", problem, ["unmatched", "uniform"])
+        self._refuse_idle(matched, cells.axes[axis].values, strength < 1, field)
         weights = matched.astype(np.float64)
         if strength < 1:
             unmatched_share = (1 - strength) / matched.shape[1]
@@ -139,6 +145,34 @@ class SpuriousCorrelation(Shift):
         else:
             supplement = Supplement(full_region, share=extra)
         return NormalForm(cells.shape, form.factors, (supplement,))
+
+    def _refuse_idle(
+        self, matched: NDArray[np.bool_], values: Sequence[Any], is_weak: bool, field: str
+    ) -> None:
+        """Refuse a matching that tells no class from another, and counterexamples beside a strength
+        below 1, which draws none."""
+        with_values = matched[matched.any(axis=1)]
+        if len(with_values) > 1 and (with_values == with_values[0]).all():
+            named = ", ".join(str(values[int(code)]) for code in np.flatnonzero(with_values[0]))
+            is_map = isinstance(self.matching, Mapping)
+            problem = (
+                f"matches every class with the same values of {self.attribute!r} ({named}), so that"
+                " it tells no class from another; "
+            )
+            remedy = (
+                "give classes values of their own" if is_map else "name an attribute of more values"
+            )
+            raise InputError(f"{field}.{'matching' if is_map else 'attribute'}", problem + remedy)
+        if not is_weak:
+            return
+        unused = {
+            "counterexamples": exact(self.counterexamples, f"{field}.counterexamples")
+            not in (0, USUAL_SHARE),
+            "counterexamples_from": self.counterexamples_from != "unmatched",
+        }
+        for name in (name for name, is_given in unused.items() if is_given):
+            problem = "belongs to strength 1: a weaker tie draws no counterexamples; leave out one"
+            raise InputError(f"{field}.{name}", f"{problem} of the two")
 
     def observed(self, dataset: AttributedDataset, label: str) -> SpuriousCorrelation:
         """With the matching that the rows show, where it is "observed" and they show a tie."""

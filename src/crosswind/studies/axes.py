@@ -40,6 +40,12 @@ from crosswind.transforms.neighbourhood import CHOSEN, gathered_settings
 TRIES = 50
 """Draws a point before it is said that there are no more that differ."""
 
+METHOD_FIELDS = (
+    *("method", "training", "sampler", "groups", "environments", "label_noise"),
+    *("data", "shifts", "models", "resources", "each"),
+)
+MODEL_FIELDS = ("model", "data", "each")
+"""What an entry of `methods` and of `models` may set beside the settings of its own."""
 Values = Mapping[str, Any]
 Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 """The points of a method: label, knobs of the method, training settings."""
@@ -98,6 +104,13 @@ def points_of(study: Study) -> Iterator[StudyPoint]:
     none."""
     noises = _axis(study.label_noise, "label_noise")
     rows = _axis(study.dataset_size, "dataset_size")
+    if study.dataset_size is not None and len(study.sizes) > 1:
+        problem = (
+            "says how many rows train, so that all of"
+            f" {', '.join(study.sizes)} would draw the same; leave out dataset_size or all sizes"
+            " but one"
+        )
+        raise InputError("dataset_size", problem)
     point_count = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
@@ -253,7 +266,9 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
                     study.data,
                 )
             _check_names(data, study.data, "data set", f"{path}.data", name_in_path=False)
-        knobs = resolve(model_facts.knobs, settings, path, f"model {model_facts.name!r}")
+        owner = f"model {model_facts.name!r}"
+        _check_settings(settings, model_facts.knobs, MODEL_FIELDS, path, owner)
+        knobs = resolve(model_facts.knobs, settings, path, owner)
         out[label] = {"name": model_facts.name, "knobs": knobs}
         knobs |= _folders(model_facts.built, knobs, path, folder)
         check_form(model_facts.built, knobs, None, path, model_facts.name)
@@ -405,6 +420,12 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
         if "label_noise" in overrides:
+            if len(_axis(study.label_noise, "label_noise")) > 1:
+                problem = (
+                    "is a rate of its own, and label_noise of the study lists several: its runs would"
+                    " stand under each of them as if they had that rate; leave out one of the two"
+                )
+                raise InputError(f"{path}.label_noise", problem)
             overrides["label_noise"] = float(
                 exact(overrides["label_noise"], f"{path}.label_noise", 0, 1)
             )
@@ -421,6 +442,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             )
         paths = (path, f"{path}.training" if loop_overrides else "training")
         owner = f"method {method_facts.name!r}"
+        _check_settings(settings, method_facts.knobs, METHOD_FIELDS, path, owner)
         loop = {**study.training, **loop_overrides}
         if study.search is None:
             points = _grid(method_facts.knobs, settings, loop, paths, owner)
@@ -428,6 +450,22 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             points = _searched(study.search, method_facts.knobs, settings, loop, paths, owner)
         out[label] = MethodEntry(label, method_facts, points, overrides, only)
     return out
+
+
+def _check_settings(
+    settings: Values, knobs: Sequence[Knob], fields: Sequence[str], path: str, owner: str
+) -> None:
+    """Refuse a setting that an entry of `methods` or `models` cannot have; one of the training loop
+    with where it goes. `fields`: what an entry has beside the settings of its owner."""
+    names = [knob.name for knob in knobs]
+    of_loop = [knob.name for knob in knobs_of(TrainingSettings)]
+    for name in settings:
+        if name in names:
+            continue
+        if name in of_loop and "training" in fields:
+            problem = f"is a setting of the training loop: training: {{{name}: ...}}"
+            raise InputError(f"{path}.{name}", problem)
+        raise unknown(f"{path}.{name}", f"setting of {owner}", name, [*names, *fields])
 
 
 def _is_names(value: Any) -> bool:

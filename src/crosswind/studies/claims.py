@@ -16,6 +16,9 @@ from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.spec import Claim, SideSpec, Study
 from crosswind.training.selection import RULES
 
+PAIR_METRICS = ("seen_accuracy", "unseen_accuracy", "rho")
+"""Scores that only runs under a systematic shift have."""
+
 
 class Side(NamedTuple):
     """A method and, where the claim settles them, a model and a shift; `set` is scored. `minus`:
@@ -137,6 +140,8 @@ class _ClaimChecker:
                     self.study,
                 )
         self._check_pair(path, better, than, side_points)
+        shifts = {point.shift for points in side_points.values() for point in points}
+        check_metric(f"{path}.metric", claim.metric, self.study, shifts)
         if claim.wins_back is not None:
             self._check_wins_back(f"{path}.wins_back", claim, better, than)
 
@@ -191,7 +196,12 @@ class _ClaimChecker:
     def _check_pair(
         self, path: str, better: Side, than: Side, side_points: Mapping[str, Sequence[StudyPoint]]
     ) -> None:
-        """Refuse sides that are one, and sides that are never run so that they can be compared."""
+        """Refuse sides that are one, a gap beside none, and sides that are never run so that they can
+        be compared."""
+        if (better.minus is None) != (than.minus is None):
+            name = "better" if better.minus is None else "than"
+            problem = "needs a minus too: a gap is compared with another gap"
+            raise InputError(f"{path}.{name}", problem)
         if better == than:
             alternatives = [label for label in self.methods if label != than.method]
             raise InputError(
@@ -232,10 +242,34 @@ class _ClaimChecker:
             problem = "compares two sides under one shift"
         elif unshifted_name is None:
             problem = "needs a shift of this study that is [], and there is none"
-        if problem or unshifted_name in (better.shift, than.shift):
-            raise InputError(
-                path, problem or f"{unshifted_name!r} costs nothing: name another shift", shifts
-            )
+        if problem:
+            raise InputError(path, problem)
+        if unshifted_name in (better.shift, than.shift):
+            costly = [name for name in shifts if name != unshifted_name]
+            raise InputError(path, f"{unshifted_name!r} costs nothing: name another shift", costly)
+
+
+def check_metric(field: str, metric: str, study: Study, shifts: Collection[str]) -> None:
+    """Refuse a score of seen and unseen pairs where no shift keeps pairs apart: no run has it."""
+    if metric not in PAIR_METRICS or any(_is_systematic(study, name, ()) for name in shifts):
+        return
+    others = [name for name in study.shifts if _is_systematic(study, name, ())]
+    where = f" is; such are {', '.join(others)}" if others else ", and the study has none"
+    problem = (
+        f"{metric} is a score under a systematic shift, which none of {', '.join(sorted(shifts))}"
+    )
+    choices = ["accuracy", "worst_group", "balanced_accuracy"]
+    raise InputError(field, f"{problem}{where}", choices)
+
+
+def _is_systematic(study: Study, entry: Any, trail: tuple[str, ...]) -> bool:
+    """Whether a shift, given by its name or written out, has a systematic part."""
+    if isinstance(entry, str):
+        is_new = entry in study.shifts and entry not in trail
+        return is_new and _is_systematic(study, study.shifts[entry], (*trail, entry))
+    if isinstance(entry, list):
+        return any(_is_systematic(study, part, trail) for part in entry)
+    return isinstance(entry, Mapping) and entry.get("type") == "systematic"
 
 
 def _check_minus(

@@ -61,6 +61,11 @@ def check_estimators(
 ) -> None:
     """Refuse what an estimator of a study of so many networks cannot be given. `kinds`: of the
     inputs of its data. Raises `InputError`."""
+    if study.pool_rows and not estimators:
+        problem = (
+            f"is {study.pool_rows}, and the study has no estimators that would learn from them"
+        )
+        raise InputError("pool_rows", f"{problem}; name some in 'estimators', or leave it out")
     tests = sum(set_spec.role == "test" for set_spec in study.sets.values())
     for label, estimator in estimators.items():
         access = access_of(estimator)

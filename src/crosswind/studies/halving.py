@@ -53,6 +53,15 @@ class Rungs:
     shares: tuple[float, ...]
     promoted: tuple[int, ...]
 
+    def at_validations(self, steps: int, validate_every: int) -> Rungs:
+        """The rungs of a run of so many steps, with the share of them at which points are really
+        compared: at the first validation at or after a share, the last of which is the end."""
+        shares = []
+        for share in self.shares:
+            validations = math.ceil(math.ceil(share * steps) / validate_every)
+            shares.append(min(validations * validate_every, steps) / max(steps, 1))
+        return Rungs(tuple(shares), self.promoted)
+
     def cost(self, points: int) -> float:
         """The steps of all rungs over those of training every point to the end, in (0, 1]."""
         trained = points

@@ -41,6 +41,7 @@ from crosswind.studies.axes import (
     points_of,
 )
 from crosswind.studies.build import (
+    CLUSTERS_AS_BEFORE,
     build_dataset,
     build_split_plan,
     data_values,
@@ -59,8 +60,9 @@ from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.pooled_claims import check_pooled_claims
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
+from crosswind.studies.resources import parse_resources
 from crosswind.studies.slow_settings import slow_settings
-from crosswind.studies.spec import DataSpec, Study, load_study
+from crosswind.studies.spec import DataSpec, RolesSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
@@ -83,7 +85,7 @@ MOST_RUNS = 1_000_000
 largest study that was published."""
 UNEVEN = 2
 """How many times the rows of its smallest cell the largest cell of a test set may have before a plan
-warns that units made it so."""
+warns that units or a share of each cell made it so."""
 
 
 @dataclass(frozen=True)
@@ -224,11 +226,14 @@ class _Planner:
     def add_point(self, point: StudyPoint, split_seed: int) -> None:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
+        other_labels = _other_labels(study, point, self.datasets)
         point = self._with_rows(point)
         split, counts = _counted(study, point, split_seed, self.datasets)
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
+        for name in counts.merge:  # as runs of before had one of several answers right alone
+            split["sets"][name]["answers"] = "all"
         if counts.fills:
             split["deal"] = _FILLING
         values, used = self._in_columns_of(point, _sources(split, point))
@@ -249,7 +254,8 @@ class _Planner:
         inputs = used[point.data].input
         warnings = [
             *counts.warnings,
-            *_uneven_units(study.data[point.data], counts, used[point.data]),
+            *other_labels,
+            *_uneven_tests(study, point.data, counts, used[point.data]),
             *_single_rows(counts),
         ]
         for method in methods.values():
@@ -298,7 +304,12 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
-        notes = [*_device_notes(self.study, self.jobs), *_halving_notes(self.study)]
+        for name, spec in self.study.data.items():
+            warnings += _unused_columns(self.study, name, spec)
+        notes = [
+            *_device_notes(self.study, self.jobs),
+            *_halving_notes(self.study, self.methods.values()),
+        ]
         for name, spec in self.study.data.items():
             notes += _data_notes(name, spec, self.datasets[name])
             notes += _tie_notes(name, spec, self.datasets[name])
@@ -384,18 +395,60 @@ def _device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
 
 
-def _halving_notes(study: Study) -> list[str]:
+def _halving_notes(study: Study, methods: Iterable[MethodEntry]) -> list[str]:
     """How many points of a search that halves go on from each rung, and what that costs."""
     search = study.search
     if search is None or search.halving is None or search.points < 2:
         return []
     rungs = rungs_of(search.points, search.halving.factor, search.halving.rungs)
+    lengths = {
+        (training["steps"], training["epochs"], training["validate_every"])
+        for method in methods
+        for _, _, training in method.points
+    }
+    waiting = ""
+    if len(lengths) == 1:
+        steps, epochs, validate_every = lengths.pop()
+        validated = rungs.at_validations(steps, validate_every)
+        if epochs is None and not np.allclose(validated.shares, rungs.shares, rtol=0, atol=0.005):
+            rungs = validated
+            waiting = f", as validations are {counted(validate_every, 'step')} apart"
     going_on = [
         f"{promoted} after {share:.3g} of the steps"
         for share, promoted in zip(rungs.shares, rungs.promoted, strict=True)
     ]
     cost = f"{100 * rungs.cost(search.points):.0f}% of the steps of training all to the end"
-    return [f"search: of {search.points} points of a method go on {', '.join(going_on)}: {cost}"]
+    going = f"of {search.points} points of a method go on {', '.join(going_on)}{waiting}"
+    return [f"search: {going}: {cost}"]
+
+
+def _unused_columns(study: Study, name: str, spec: DataSpec) -> list[str]:
+    """The attributes that a data set computes and nothing reads, a sentence each."""
+    computed = dict.fromkeys(spec.rules or {}, "rules")
+    if spec.clusters is not None:
+        computed[spec.clusters.name] = "clusters"
+    roles = spec.roles.official
+    columns = {spec.label, *spec.attribute_names, *spec.keep, spec.unit}
+    columns |= set() if roles is None else {roles.column}
+    if spec.clusters is not None:
+        columns |= {spec.clusters.within, *spec.clusters.fit}
+    laws = [study.shifts, *(set_spec.law for set_spec in study.sets.values())]
+    spoken = {str(word) for law in laws for word in _words_of(law)}
+    return [
+        f"data.{name}.{field}: {column!r} is computed and read by nothing; name it in"
+        f" data.{name}.attributes, or leave it out"
+        for column, field in computed.items()
+        if column not in columns | spoken
+    ]
+
+
+def _words_of(value: Any) -> Iterator[Any]:
+    """All values in plain mappings and lists."""
+    if isinstance(value, Mapping | list):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from _words_of(entry)
+    else:
+        yield value
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
@@ -426,10 +479,39 @@ def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[st
     return [f"{name}: {tie.in_words}" for tie in ties if tie.matching]
 
 
-def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset) -> list[str]:
-    """That a test set is as tied as the rows, because units bring their rows of other cells along,
-    and how to draw an even one. Official roles test on the rows that they name."""
-    if dataset.units is None or spec.roles.official is not None:
+def _other_labels(
+    study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]
+) -> list[str]:
+    """That a set of another data set reads the attribute that this one predicts, and not the other's
+    label. Raises `InputError` where the other has no such attribute."""
+    label = study.data[point.data].label
+    warnings = []
+    for name, spec in study.sets.items():
+        if spec.source not in study.data or study.data[spec.source].label == label:
+            continue
+        own = study.data[spec.source].label
+        if label not in [attribute.name for attribute in datasets[spec.source].schema]:
+            problem = (
+                f"{spec.source!r} has no attribute {label!r}, which {point.data!r} predicts, and its"
+                f" own label {own!r} has another name; give both columns one name, and say in"
+                " 'labels' which class of the set is which"
+            )
+            raise InputError(f"sets.{name}.source", problem)
+        warnings.append(
+            f"set {name} reads {label!r} of {spec.source}, which {point.data} predicts, and not its"
+            f" label {own!r}"
+        )
+    return warnings
+
+
+def _uneven_tests(
+    study: Study, data: str, counts: DrawCounts, dataset: AttributedDataset
+) -> list[str]:
+    """That a test set has far more rows of one cell than of another, because units bring their rows
+    of other cells along or because a share of every cell is tested, and how to draw an even one.
+    Official roles test on the rows that they name."""
+    roles = study.data[data].roles
+    if roles.official is not None:
         return []
     warnings = []
     for name, (_, cell_counts) in counts.test_counts.items():
@@ -437,13 +519,28 @@ def _uneven_units(spec: DataSpec, counts: DrawCounts, dataset: AttributedDataset
         if not len(rows_of_cells) or rows_of_cells.max() <= UNEVEN * rows_of_cells.min():
             continue
         n_fewest, n_largest = int(rows_of_cells.min()), int(rows_of_cells.max())
-        warnings.append(
-            f"test set {name} has {n_fewest:,} rows of one cell and {n_largest:,} of another, because a unit"
-            " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
-            f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
-            f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
-        )
+        numbers = f"test set {name} has {n_fewest:,} rows of one cell and {n_largest:,} of another, because"
+        if dataset.units is not None:
+            warnings.append(
+                f"{numbers} a unit"
+                " is dealt with all its rows, so that attributes tell of the label in it too and a cost"
+                f" may not show; `sets: {{validation: {{role: validation, law: train}}, {name}: {{role:"
+                f" test, draw: {{base: {n_fewest}}}}}}}` draws as many of each cell"
+            )
+        elif _tests_a_share(study, name, roles):
+            warnings.append(
+                f"{numbers} roles.test is a share of each cell, so that cells weigh in it as in the"
+                " rows, and where an attribute goes with the label there a cost may not show; a whole"
+                f" number, such as `roles: {{test: {n_fewest}}}`, is as many rows of each cell"
+            )
     return warnings
+
+
+def _tests_a_share(study: Study, name: str, roles: RolesSpec) -> bool:
+    """Whether a set that is to have all cells alike takes a share of each."""
+    spec = study.sets[name]
+    is_share = not isinstance(roles.test, int)
+    return is_share and spec.law in ("uniform", []) and spec.draw in (None, "all")
 
 
 def _single_rows(counts: DrawCounts) -> list[str]:
@@ -505,12 +602,30 @@ def _counted(
 def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]) -> int:
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do
     not differ between them."""
-    full_points = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
-    row_counts = [
-        _counted(study, under, seed, datasets)[1].train_rows
-        for under, seed in product(full_points, study.split_seed_list)
-    ]
-    return int(min(row_counts))
+
+    def counts_of(case: tuple[str, int], draw: Any) -> DrawCounts:
+        shift, split_seed = case
+        under = replace(point, shift=shift, draw=draw, rows=None)
+        return _counted(study, under, split_seed, datasets)[1]
+
+    cases = list(product(study.shifts, study.split_seed_list))
+    counts = [counts_of(case, "all") for case in cases]
+    most = int(min([each.train_rows for each in counts]))
+    # Rows on top that are a share of the others, and too few of them there: fewer others need fewer.
+    lacking = [case for case, each in zip(cases, counts, strict=True) if each.lacks_share]
+
+    def is_met(total: int) -> bool:
+        return all(counts_of(case, {"total": total}).train_rows == total for case in lacking)
+
+    low, high = 0, most + 1
+    middle = most
+    while high - low > 1:
+        if is_met(middle):
+            low = middle
+        else:
+            high = middle
+        middle = (low + high) // 2
+    return low or most
 
 
 def _balanced_rows(
@@ -616,6 +731,9 @@ def _check_names(
                 f"models.{label}", "has the name of a method of this study; give it another"
             )
     parse_sampler(study.sampler)
+    parse_resources(study.resources, "resources")
+    points = list(points_of(study))
+    _check_each_runs(study, points, models, trained, methods)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
     check_prompts(study, external, trained, methods)
@@ -628,11 +746,38 @@ def _check_names(
             )
             for label in external
         }
-        points = list(points_of(study))
         check_claims(study, points, models, {**external_entries, **methods})
         check_pooled_claims(
             study, points, {name: data_names.get(name) for name in trained}, methods
         )
+
+
+def _check_each_runs(
+    study: Study,
+    points: Sequence[StudyPoint],
+    models: Iterable[str],
+    trained: Iterable[str],
+    methods: Mapping[str, MethodEntry],
+) -> None:
+    """Refuse a model and a method that no run of the study has, so that no table would show them."""
+    names = data_of(study.models)
+    data_of_model = {label: names.get(label, list(study.data)) for label in models}
+    trained_on = {point.data for point in points}
+    for label, of_model in data_of_model.items():
+        if not trained_on & set(of_model):
+            problem = f"is run on {', '.join(of_model)} alone, on which the study trains nothing"
+            raise InputError(f"models.{label}.data", problem, sorted(trained_on))
+    for label, method in methods.items() if trained else ():
+        at_points = [point for point in points if method.at(point)]
+        pairs = product(at_points, (model for model in trained if method.on(model)))
+        if any(point.data in data_of_model[model] for point, model in pairs):
+            continue
+        own = [f"{key} ({', '.join(listed)})" for key, listed in method.only.items()]
+        problem = (
+            f"is run nowhere: with {' and '.join(own)} it has none of the runs that the study's"
+            " sizes and the data of its models leave; widen one of them, or take it out"
+        )
+        raise InputError(f"methods.{label}", problem)
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
@@ -658,6 +803,10 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         if name in listed[:position]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
     refuse_doubts(dataset, [spec.label, *listed, *(name for _, name in official)], path)
+    if spec.clusters is not None and spec.clusters.max_k != CLUSTERS_AS_BEFORE["max_k"]:
+        if spec.clusters.k != "silhouette":
+            problem = f"belongs to k: silhouette, and k is {spec.clusters.k}; leave one of them out"
+            raise InputError(f"{path}.clusters.max_k", problem)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
         raise InputError(
             f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify"
@@ -669,18 +818,18 @@ def _check_selection(study: Study, point: StudyPoint, counts: DrawCounts, estima
     estimators without one."""
     for rule in study.selection:
         name = "" if rule == "last" else RULES[rule].set
-        if name and not counts.set_rows.get(name):
-            if name not in study.sets or study.sets[name].role != "validation":
-                raise InputError(
-                    "selection",
-                    f"{rule} reads a set {name!r} of role validation, and 'sets' has none",
-                    ["last"],
-                )
-            raise InputError(
-                "selection",
-                f"{rule} reads the set {name!r}, which has no rows ({point.title})",
-                ["last"],
-            )
+        if not name or counts.set_rows.get(name):
+            continue
+        problem = f"{rule} reads a set {name!r} of role validation, and 'sets' has none"
+        if name in study.sets and study.sets[name].role == "validation":
+            start = f"set {name!r} has no rows"
+            reasons = [
+                text.removeprefix(start) for text in counts.warnings if text.startswith(start)
+            ]
+            why = reasons[0] if reasons else ""
+            problem = f"{rule} reads the set {name!r}, which has no rows{why} ({point.title})"
+        choices = [other for other, each in RULES.items() if counts.set_rows.get(each.set)]
+        raise InputError("selection", problem, [*choices, "last"])
     if estimates and not counts.set_rows.get(
         source_set({name: set_spec.role for name, set_spec in study.sets.items()})
     ):

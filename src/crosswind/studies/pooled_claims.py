@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from crosswind.core.errors import InputError, unknown
 from crosswind.evaluation.pooled_tests import AGREEMENT, BEST, MEAN, ORDER, RANKS, SHARE
 from crosswind.studies.axes import MethodEntry, StudyPoint
+from crosswind.studies.claims import check_metric
 from crosswind.studies.families import families_of, method_names
 from crosswind.studies.spec import PooledClaim, Study
 
@@ -210,6 +211,9 @@ def _check_claim(path: str, claim: PooledClaim, names: _Names) -> None:
     for name, side in sides.items():
         if not cells.of_side(side, values):
             raise InputError(f"{path}.{name}", "is about no run of this study")
+    sides_of_claim = list(sides.values()) or [{}]
+    scored = [cell for side in sides_of_claim for cell in cells.of_side(side, values)]
+    check_metric(f"{path}.metric", claim.metric, study, {cell.shift for cell in scored})
     if claim.test in (AGREEMENT, BEST, RANKS):
         _check_rows(path, cells, sides.get("rows", {}), values)
     if claim.test in (MEAN, SHARE):

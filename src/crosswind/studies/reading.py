@@ -13,14 +13,24 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import yaml
 
-from crosswind.core.errors import DataError, InputError, nearest, one_line, shown, unknown
+from crosswind.core.errors import (
+    CrosswindError,
+    DataError,
+    InputError,
+    nearest,
+    one_line,
+    shown,
+    unknown,
+)
 from crosswind.core.files import read_at_most
-from crosswind.core.knobs import knobs_of
+from crosswind.core.knobs import Knob, knobs_of
+from crosswind.core.registry import facts
 from crosswind.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -32,6 +42,8 @@ NAMED = (
     "methods",
     "models",
 )  # fields that are a list of names, or a mapping from names to settings
+NAMED_ENTRIES = ("data", "shifts", "sizes", "sets", "models", "methods", "estimators")
+"""Fields whose keys are names of the user's."""
 _LOADER: Any = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # the C parser is ten times faster and reads the same language
@@ -179,23 +191,60 @@ def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
     return one_line(f"line {mark.line + 1}, column {mark.column + 1}: {problem}", 300)
 
 
-def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+def merge(
+    base: Mapping[str, Any],
+    overlay: Mapping[str, Any],
+    path: tuple[str, ...] = (),
+    parent: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """`base` with `overlay` laid over it: mappings merge key by key, null removes a key, everything
-    else replaces."""
+    else replaces. Null is the value of a setting that may have none and has something by default.
+
+    `path`: where in a study both stand. `parent`: what holds them there.
+    """
     out = dict(base)
     for key, value in overlay.items():
-        if value is None:
+        if value is None and not _may_be_none((*path, key), {**base, **overlay}, parent):
             out.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
-            out[key] = merge(out[key], value)
+            out[key] = merge(out[key], value, (*path, key), {**base, **overlay})
         else:
             out[key] = value
     return out
 
 
+def _may_be_none(
+    path: Sequence[str], entry: Mapping[str, Any], parent: Mapping[str, Any] | None
+) -> bool:
+    """Whether the field at a path of a study is a setting of which null says none, and leaving it
+    out something else, such as `training.patience`. `entry` holds it, and `parent` that."""
+    *places, name = path
+    knobs: Sequence[Knob] = ()
+    if places[-1:] == ["training"] and (len(places) == 1 or places[0] == "methods"):
+        knobs = knobs_of(TrainingSettings)
+    elif len(places) == 2 and places[0] in ("methods", "models", "estimators"):
+        knobs = _knobs_of_entry(places[0], entry.get(places[0].removesuffix("s"), places[1]))
+    elif len(places) == 3 and places[0] == "data" and places[2] == "options":
+        knobs = _knobs_of_entry("sources", (parent or {}).get("source"))
+    return any(
+        knob.name == name and "None" in knob.annotation and knob.default is not None
+        for knob in knobs
+        if not knob.required
+    )
+
+
+def _knobs_of_entry(room: str, name: Any) -> Sequence[Knob]:
+    """The settings of a method, model, estimator or source; none of what there is not."""
+    if not isinstance(name, str):
+        return ()
+    with suppress(CrosswindError):
+        return facts(room, name).knobs
+    return ()
+
+
 def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """`study` with `key=value` settings applied: a key is a dotted path, a value is read as YAML,
-    null takes the key out.
+    null takes the key out, but where it is the value of a setting (see `merge`).
 
     A path may end in a new key (the study's own validation decides whether it exists); lists are
     addressed by position.
@@ -215,6 +264,8 @@ def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[st
 def _set_value(container: Any, words: list[str], value: Any) -> None:
     path = f"--set {'.'.join(words)}"
     done = 0
+    places: list[str] = []
+    parent: Any = None
     while True:
         key: Any = words[done]
         end = done + 1
@@ -254,12 +305,17 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
             container[key] = {
                 name: {} for name in container[key]
             }  # a list of names is their mapping to no settings
-        container = container[key]
+        parent, container = container, container[key]
+        places.append(str(key))
         done = end
-    if value is None and isinstance(container, dict):
-        container.pop(key, None)
-    else:
+    if value is not None or not isinstance(container, dict):
         container[key] = value
+    elif _may_be_none((*places, key), container, parent):
+        container[key] = None
+    elif key in container:
+        del container[key]
+    elif len(places) == 1 and places[0] in NAMED_ENTRIES:
+        raise unknown(path, f"entry of {places[0]}", key, container)
 
 
 def shipped_studies() -> dict[str, Path]:
@@ -365,11 +421,12 @@ def field_error(
 
 def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:
     """The sentence for a field that there is not, with the nearest one, also of training."""
-    training = None
-    if len(path) == 1:
+    guess = next((name for name in valid if name.casefold() == path[-1].casefold()), None)
+    if guess is None and len(path) == 1:
         choices = [knob.name for knob in knobs_of(TrainingSettings)]
         training = nearest(path[-1], choices)
-    guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
+        guess = f"training.{training}" if training is not None else None
+    guess = guess or nearest(path[-1], valid)
     problem = f"unknown field {path[-1]!r}{_did_you_mean(guess)}"
     return InputError(field, problem, valid)
 
@@ -397,7 +454,8 @@ def _path(report: Any) -> list[str]:
         words[-1:] if report["type"] == "extra_forbidden" else []
     )  # a name of the user's, whatever it looks like
     branch = re.compile(
-        r".*\[|constrained-|(str|int|float|bool|SideSpec|RowsSpec|Claim|PooledClaim)$", re.S
+        r".*\[|constrained-|(str|int|float|bool|SideSpec|RowsSpec|Claim|PooledClaim|DeriveSpec)$",
+        re.S,
     )
     return [
         word for word in words[: len(words) - len(user_names)] if not branch.match(word)

@@ -66,7 +66,9 @@ class DrawCounts:
         self.train_shared = split_counts.train_shared
         self.set_rows: Mapping[str, int] = split_counts.set_rows
         self.follow: Sequence[str] = split_counts.follow
+        self.merge: Sequence[str] = split_counts.merge
         self.fills = split_counts.fills
+        self.lacks_share = split_counts.lacks_share
         self.warnings = split_counts.warnings
         self.test_cells = split_counts.test_cells
         self.test_counts = split_counts.test_counts

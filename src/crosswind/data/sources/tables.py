@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -296,9 +297,10 @@ class Texts(Source):
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings, `DataError` for what the table holds."""
         rows = rows_of(self.path, "texts", self.header)
-        return of_text_columns(
-            rows, "texts", self.path, self.text, self.columns, self.unit, self.blank
-        )
+        with _gaps_told():
+            return of_text_columns(
+                rows, "texts", self.path, self.text, self.columns, self.unit, self.blank
+            )
 
 
 @register("features", kind="source")
@@ -339,11 +341,15 @@ class Features(Source):
             taken = []
         else:
             taken = names_chosen(self.numbers, "features.numbers", "column")
-        dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
+        # Before the attributes, which are all columns but these: a slip here would look like one of
+        # a column that is no attribute.
+        numbers = [_numbers(rows, name, self.path) for name in taken]
+        with _gaps_told():
+            dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
             features = read_features(self.features, dataset, "features.features")
         else:
-            features = np.concatenate([_numbers(rows, name, self.path) for name in taken], axis=1)
+            features = np.concatenate(numbers, axis=1)
         with np.errstate(over="ignore"):
             features = np.ascontiguousarray(features, dtype=np.float32)
         if not np.isfinite(features).all():
@@ -398,7 +404,8 @@ class Factors(Source):
                     "factors", "copies and split belong to a grid, and a path is given"
                 )
             rows = rows_of(self.path, "factors", self.header)
-            table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
+            with _gaps_told():
+                table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
             identity["table"] = table.digest()
         else:
             for name in ("columns", "header"):
@@ -482,6 +489,16 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
         return Attribute(str(name), tuple(values))
     except InputError as error:
         raise InputError(field, error.problem, error.choices) from None
+
+
+@contextmanager
+def _gaps_told() -> Iterator[None]:
+    """A cell without a value is refused with what to do about its column."""
+    try:
+        yield
+    except NoValue as error:
+        remedy = "fill it in, or leave the column out: 'columns' names those that are attributes"
+        raise DataError(f"{error}; {remedy}") from None
 
 
 def _numbers(rows: DataFrame, name: str, path: str) -> NDArray[Any]:

@@ -426,12 +426,16 @@ def _refuse_torn(
     roles[unit_of, official_part] = True
     torn = np.flatnonzero(roles[:, :_UNUSED].sum(axis=1)[unit_of] > 1)
     if torn.size:
+        first = int(torn[0])
+        apart = (unit_of == unit_of[first]) & (official_part != official_part[first])
+        second = int(np.flatnonzero(apart & (official_part < _UNUSED))[0])
+        rows = " and ".join(f"{int(dataset.ids[row]) + 1:,}" for row in (first, second))
         problem = (
-            f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
+            f"unit {int(units[first])} of {dataset.name} is in two parts of the official split; a"
+            " source whose option unit is none has no units, and in a study neither has data"
+            f" without 'unit' (rows {rows} are of one unit)"
         )
-        raise InputError(
-            "roles.official", f"{problem}; a source whose option unit is none has no units"
-        )
+        raise InputError("roles.official", problem)
 
 
 def _parts_read(turns: Mapping[int, Turns], reads: frozenset[str]) -> list[int]:

@@ -60,6 +60,18 @@ class Allotment:
         """The number of rows of the set."""
         return int(self.counts.sum())
 
+    @property
+    def lacks_share(self) -> bool:
+        """Whether a supplement that is a share of the rows by weights has rows, and fewer than
+        that."""
+        drawn = self.counts[1:].sum(axis=1).tolist()
+        return any(
+            supplement.share is not None and 0 < got < n_asked
+            for supplement, n_asked, got in zip(
+                self.form.supplements, self.asked, drawn, strict=True
+            )
+        )
+
     def visits(self, by_weights: Floats | None = None) -> Floats:
         """The rows by weights and of each supplement in each cell, float64 [1 + supplements, shape
         of the form]. Where values are drawn at every visit, those that one pass is expected to

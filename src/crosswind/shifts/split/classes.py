@@ -28,6 +28,17 @@ def class_map(
     )
 
 
+def merged_answers(
+    theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str
+) -> NDArray[np.int64] | None:
+    """The class that an answer of each class of ours counts as, int64 [ours], where all of ours may
+    be answered; None where each counts as itself. Raises `InputError` as `answers_as` does."""
+    if all(len(classes) < 2 for classes in _counted(theirs, ours, labels, field)):
+        return None
+    counted = answers_as(theirs, ours, labels, field)
+    return np.where(counted < 0, np.arange(len(counted)), counted)
+
+
 def answers_as(
     theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str
 ) -> NDArray[np.int64]:

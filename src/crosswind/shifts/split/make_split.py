@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, counted, unknown
 from crosswind.core.seeds import seed_of
 from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute
@@ -21,7 +21,7 @@ from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.assign_roles import Deal, Other, Pool, deal_of, deal_others
 from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followed, left_out
 from crosswind.shifts.split.check import check_set
-from crosswind.shifts.split.classes import answers_as, class_map
+from crosswind.shifts.split.classes import answers_as, class_map, merged_answers
 from crosswind.shifts.split.index import CellIndex, cell_index
 from crosswind.shifts.split.pictures import (
     check_training_pool,
@@ -84,8 +84,10 @@ class SplitCounts:
     `cells`: the number of cells of positive weight. `train_shared`: the share of its base rows that
     the training set of another seed is expected to have too, 0 to 1. `set_rows`: rows by name of
     the set. `follow`: the sets that take their numbers from what training draws, not from the
-    weights of a law alone. `fills`: whether units fill cells in which too few are at home.
-    `short`: cells that cannot give what is asked, by set and name.
+    weights of a law alone. `merge`: the sets of which several answers count as one class, though all
+    may be given. `fills`: whether units fill cells in which too few are at home.
+    `short`: cells that cannot give what is asked, by set and name. `lacks_share`: whether a share of
+    the training rows that is drawn on top, such as counterexamples, has fewer rows than asked for.
     `train_counts`: int64 of the shape of `train_cells`, the cells that count the training set.
     `train_visits`: float64 [1 + supplements, shape of `study_cells`], the rows by weights and of
     each supplement that one pass over the training set is expected to show. `groups`,
@@ -101,9 +103,11 @@ class SplitCounts:
     test_rows: int
     cells: int
     follow: list[str]
+    merge: list[str]
     fills: bool
     set_rows: dict[str, int]
     short: dict[str, dict[str, dict[str, float]]]
+    lacks_share: bool
     warnings: list[str]
     notes: list[str]
     study_cells: Cells
@@ -127,6 +131,7 @@ def plan_counts(
     rows = {}
     by_cell = {}
     follow = []
+    merge = []
     short = {}
     for name, planned_set in planned_sets.items():
         allotment = planned_set.allotment
@@ -134,6 +139,8 @@ def plan_counts(
         by_cell[name] = allotment.counts.sum(axis=0).reshape(planned_set.cells.shape)
         if planned_set.follows:
             follow.append(name)
+        if planned_set.answers_as is not None and plan.sets[name].answers == "all":
+            merge.append(name)
         if allotment.short:
             short[name] = planned_set.short()
     train = planned_sets["train"]
@@ -154,9 +161,11 @@ def plan_counts(
         test_rows=rows_of_role["test"],
         cells=cells,
         follow=sorted(follow),
+        merge=merge,
         fills=study.fills(),
         set_rows=set_rows,
         short=short,
+        lacks_share=train.allotment.lacks_share,
         warnings=warnings,
         notes=notes,
         study_cells=study.index.cells,
@@ -237,7 +246,11 @@ class _SplitStudy:
         `roles.validation`."""
         share = self.plan.roles.validation_share
         if share is None or not self._deal(source).pool("validation").total:
-            return " leaves none"
+            units = self.datasets[source].units
+            if units is None:
+                return " leaves none"
+            n_units = counted(len(np.unique(units)), "unit")
+            return f" leaves none of its {n_units}, of which each has one role with all its rows"
         return (
             f", a share of {float(share):g} beside {n_train} training rows, is less than half a row"
         )
@@ -310,7 +323,8 @@ class _SplitStudy:
             raise self._no_test_row(name, source)
         matched = (pool.cells.label, self.label, set_plan.labels, f"{field}.labels")
         classes = class_map(*matched)
-        answerable = None if set_plan.answers == "all" else answers_as(*matched)
+        is_open = set_plan.answers == "all"
+        answerable = merged_answers(*matched) if is_open else answers_as(*matched)
         law_field = f"{field}.law" if isinstance(set_plan.law, Shift) else "shift"
         form = self._form_of_law(set_plan.law, pool, field)
         draw = set_plan.draw or ALL_ROWS
@@ -336,6 +350,10 @@ class _SplitStudy:
     def _no_test_row(self, name: str, source: str) -> InputError:
         """The error for a test set of a source whose roles leave it no row."""
         field, why = "roles.test", ""
+        units = self.datasets[source].units
+        if units is not None:
+            n_units = counted(len(np.unique(units)), "unit")
+            why = f": it has {n_units}, of which each has one role with all its rows"
         if source != self.main:
             field = f"data.{source}"
             n_left_out = self._others()[source].left_out
@@ -657,8 +675,8 @@ class _SplitStudy:
                 )
         for name, planned_set in planned_sets.items():
             notes += [f"{name}: {warning}" for warning in planned_set.warnings()]
-            if planned_set.allotment.short:
-                notes.append(f"{name}: {_first_short_cell(planned_set)}")
+            if short := _lacking(planned_set):
+                notes.append(f"{name}: {_first_short_cell(planned_set, short)}")
         return tuple(notes)
 
 
@@ -680,9 +698,14 @@ def _is_training_again(set_plan: SetPlan, train: Part) -> bool:
     )
 
 
-def _first_short_cell(planned_set: Part) -> str:
-    """The first cell that gives fewer rows than it was asked for, and how many more there are."""
+def _lacking(planned_set: Part) -> dict[int, tuple[float, int]]:
+    """The cells that lack rows, to one decimal: 29 of 29.01 lack none."""
     short = planned_set.allotment.short
+    return {cell: pair for cell, pair in short.items() if round(pair[0], 1) > pair[1]}
+
+
+def _first_short_cell(planned_set: Part, short: Mapping[int, tuple[float, int]]) -> str:
+    """The first cell that gives fewer rows than it was asked for, and how many more there are."""
     cell, (asked_rows, got) = next(iter(short.items()))
     # Shares of rows need not be whole; one decimal is as much as anybody reads.
     if asked_rows >= 1:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, counted
 from crosswind.data.contents import names_of
 from crosswind.data.dataset import AttributedDataset
 
@@ -50,8 +50,18 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
 
 def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
     """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows
-    hold the same."""
-    joined = None if rows else joined_units(dataset)
+    hold the same or are of one unit."""
+    if rows:
+        return
+    joined = joined_units(dataset)
+    if joined is None and dataset.units is not None:
+        n_units = len(np.unique(dataset.units))
+        problem = (
+            f"leave no row to train on: the {len(dataset.units):,} rows of {dataset.name} are of"
+            f" {counted(n_units, 'unit')}, and all rows of a unit have one role; give fewer rows to"
+            " tests and validation, or a unit of more values"
+        )
+        raise InputError("roles", problem)
     if joined is None:
         return
     units = len(np.unique(joined))

@@ -1,4 +1,5 @@
-"""A plan says when units make a test set as tied as the rows, and its remedy draws an even one."""
+"""A plan says when units or a share of each cell make a test set as tied as the rows, and its remedy
+draws an even one."""
 
 from __future__ import annotations
 
@@ -97,3 +98,31 @@ def test_official_roles_are_taken_as_they_are(study: dict[str, Any]) -> None:
     official = {"column": "part", "train": ["train"], "test": ["test"]}
     study["data"]["visits"]["roles"] = {"official": official, "validation": 0.15}
     assert warnings_of(study) == []
+
+
+SHARE = "roles.test is a share of each cell"
+
+
+@pytest.mark.parametrize("roles", [{}, {"test": 0.2}, {"test": "1/5"}])
+def test_a_share_of_uneven_cells_is_warned_of_and_the_number_that_is_named_evens_it(
+    study: dict[str, Any], roles: dict[str, Any]
+) -> None:
+    entry = study["data"]["visits"]
+    del entry["options"]["unit"]
+    entry["roles"] = roles
+
+    def plan_with(**fields: Any) -> Any:
+        text = yaml.safe_dump({**study, **fields})
+        return make_plan(study_from(parse(text, "study.yaml"), name="study"))
+
+    (text,) = [text for text in plan_with().warnings if SHARE in text]
+    fewest, most = map(int, re.findall(r"(\d+) rows of one cell and (\d+) of another", text)[0])
+    rows = polars.read_csv("visits.csv").group_by("ill", "ward").len()["len"].to_list()
+    assert (fewest, most) == (round(min(rows) / 5), round(max(rows) / 5))
+    validation = {"role": "validation", "law": "train"}
+    as_trained = {"validation": validation, "as-trained": {"role": "test", "law": "train"}}
+    assert not [text for text in plan_with(sets=as_trained).warnings if SHARE in text]
+    entry["roles"] = yaml.safe_load(re.findall(r"`roles: ({.*?})`", text)[0])
+    evened = plan_with()
+    assert not [text for text in evened.warnings if SHARE in text]
+    assert evened.draws[0].test_rows == 4 * fewest

@@ -1,0 +1,75 @@
+"""Training sets of size `equal` have as many rows under every shift, also where counterexamples are
+scarce."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.spec import study_from
+
+MATCHED, UNMATCHED = 100, 25  # rows of each cell where label and site go together, and do not
+TESTED = 5
+
+
+@pytest.fixture
+def plan_with(tmp_path: Path, monkeypatch: Any) -> Any:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        (label, site)
+        for label in "ab"
+        for site in "xy"
+        for _ in range(MATCHED if label + site in ("ax", "by") else UNMATCHED)
+    ]
+    numbers = [float(row) for row in range(len(rows))]
+    columns = {"label": [row[0] for row in rows], "site": [row[1] for row in rows]}
+    polars.DataFrame({**columns, "x": numbers, "z": numbers[::-1]}).write_csv("sites.csv")
+
+    def plan(counterexamples: Any, **fields: Any) -> Plan:
+        tie = {"type": "spurious-correlation", "attribute": "site"}
+        study = {
+            "data": {
+                "sites": {
+                    "source": "features",
+                    "options": {"path": "sites.csv", "numbers": ["x", "z"]},
+                    "label": "label",
+                    "attributes": ["site"],
+                    "roles": {"test": TESTED, "validation": 0.5},
+                }
+            },
+            "shifts": {"none": [], "SC": {**tie, "counterexamples": counterexamples}},
+            "models": ["mlp"],
+            "seeds": 1,
+        }
+        return make_plan(study_from({**study, **fields}))
+
+    return plan
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 1.0])
+def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_for(
+    plan_with: Any, share: float
+) -> None:
+    plan = plan_with(share)
+    drawn = {draw.shift: draw for draw in plan.draws}
+    assert drawn["none"].train_rows == drawn["SC"].train_rows
+    assert not [text for text in plan.warnings if "supplement" in text]
+    cells = drawn["SC"].cells
+    matched = cells["label=a, site=x"] + cells["label=b, site=y"]
+    counter = drawn["SC"].train_rows - matched
+    # Of the rows that are not tested half validate; the last counterexample gives way to the total.
+    n_matched, n_unmatched = MATCHED - TESTED - 48, UNMATCHED - TESTED - 10
+    most = max(n for n in range(1, 2 * n_matched + 1) if math.ceil(share * n) <= 2 * n_unmatched)
+    assert 0 <= math.ceil(share * matched) - counter <= 1
+    assert abs(matched - most) <= 1
+
+
+def test_a_number_of_counterexamples_that_are_not_there_is_drawn_as_before(plan_with: Any) -> None:
+    plan = plan_with(30)
+    assert [draw.train_rows for draw in plan.draws] == [114, 104]
+    assert [text for text in plan.warnings if "asks for 30 rows and its region has 20" in text]
