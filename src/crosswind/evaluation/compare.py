@@ -55,6 +55,12 @@ class DifferenceSummary:
             return None
         return (self.high - self.low) / 2
 
+    @property
+    def crossed(self) -> bool:
+        """Whether several split seeds have several seeds each: the interval is then not that of the
+        t-test, whose power says nothing of it."""
+        return 1 < self.splits < self.n
+
 
 @dataclass(frozen=True)
 class Difference(DifferenceSummary):

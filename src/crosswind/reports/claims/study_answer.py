@@ -444,13 +444,12 @@ class _AskedStudy:
                 f"too few seeds to tell anything from chance; run {SEEDS_AT_LEAST} at least.",
                 self._run(SEEDS_AT_LEAST),
             )
-        powers = filter(None, map(power_words, compared))
-        widest = next(powers, "")
-        if not widest:
+        if not any(finding.difference.sd for finding in compared):
             return "every run gave the same difference: more of them would tell nothing.", ""
         splits = max(finding.difference.splits for finding in compared)
         return (
-            f"a difference of {widest}; for smaller ones run more split seeds.",
+            "what these runs would have told is not reckoned where seeds are crossed with split seeds;"
+            " for smaller differences run more split seeds.",
             self._run(2 * splits, True),
         )
 
