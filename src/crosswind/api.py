@@ -643,13 +643,7 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
     from crosswind.storage.store import Store
 
     with Store.open(str(store) if "://" in str(store) else Path(store)) as opened:
-        if study is not None:
-            names = [opened.study(study)["name"]]
-        else:
-            names = opened.study_names()
-        if len(names) != 1:
-            raise InputError("study", f"{store} holds {len(names)} studies; name one", names)
-        return gather(opened, names[0], draws=False)
+        return gather(opened, opened.study_named(study, "study"), draws=False)
 
 
 def estimate(

@@ -171,12 +171,15 @@ def of_store(address: str, study: str | None) -> Subject:
     from crosswind.storage.store import Store
 
     with Store.open(address) as store:
-        names = store.study_names()
-        if study is None and len(names) != 1:
-            raise InputError("--study", f"{address} holds {len(names)} studies; name one", names)
-        name = study or names[0]
+        name = store.study_named(study)
         record = gather(store, name)
         own = evidence_of(store, name)
+        if not record.draws:
+            problem = (
+                f"the runs of study {name} left no files here that tell how their training rows were"
+                " drawn; name the study itself, by its file, in place of its store"
+            )
+            raise InputError(str(address), problem)
         problems = problems_of_record(record)
         titles = _titles(problems)
         return Subject(

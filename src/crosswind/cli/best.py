@@ -50,11 +50,7 @@ def best_command(
     if to is not None and to.exists():
         raise InputError("--to", f"{to} is there already; name another file")
     with Store.open(where) as store:
-        names = store.study_names()
-        if study_name is None and len(names) != 1:
-            problem = f"{where} holds {len(names)} studies; name one"
-            raise InputError("--study", problem, names)
-        name = study_name or names[0]
+        name = store.study_named(study_name)
         entry = store.study(name)
         study = study_from({**entry["given"], "name": name}, where=f"study {name}")
         _check_by_score(study, by_score)

@@ -19,7 +19,7 @@ from crosswind.cli.options import (
     print_json,
     progress_bar,
 )
-from crosswind.core.errors import one_line
+from crosswind.core.errors import InputError, one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
@@ -177,9 +177,13 @@ def check_command(
     files that jobs read, where they lie here. Exit status 0: all is well; 1: a job or a file is
     named.
     """
+    from crosswind.storage import artifacts
     from crosswind.storage.store import Store
     from crosswind.studies.given_files import changed_files
 
+    if out is not None and not (out / artifacts.FOLDER).is_dir():
+        problem = f"{out} has no folder {artifacts.FOLDER}, so not the files of this store's jobs"
+        raise InputError("--out", f"{problem}; name the folder that crosswind run --out named")
     with Store.open(where, out) as store:
         files = (
             store.files(study) if store.out else {}

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
 from crosswind.core.collection import no_collection
-from crosswind.core.errors import StoreError, shown, unknown
+from crosswind.core.errors import InputError, StoreError, shown, unknown
 from crosswind.core.types import ROWS, Job, digest
 from crosswind.storage import artifacts
 from crosswind.storage.artifacts import plain_json
@@ -123,7 +123,8 @@ class Store:
         """The folder of the runs' files. Raises `StoreError` for a PostgreSQL store opened without
         one."""
         if self._out is None:
-            raise StoreError(f"{self.name} was opened without the folder of its runs' files")
+            problem = f"{self.name} was opened without the folder of its runs' files"
+            raise StoreError(f"{problem}; --out names it where a command has that option")
         return self._out
 
     # --- studies
@@ -218,6 +219,23 @@ class Store:
                 sa.select(studies.c.name).order_by(studies.c.created, studies.c.name)
             )
         ]
+
+    def study_named(
+        self, study: str | None, field: str = "--study", remedy: str = "; name one"
+    ) -> str:
+        """The name of a study that is here, or of the only one where none is named.
+
+        Raises `StoreError` for an unknown one and where there is none yet, and `InputError` for
+        `field` where there are several; `remedy` says how one is named.
+        """
+        if study is not None:
+            return str(self.study(study)["name"])
+        names = self.study_names()
+        if not names:
+            raise StoreError(f"{self.name} holds no study yet; crosswind run puts one in")
+        if len(names) > 1:
+            raise InputError(field, f"{self.name} holds {len(names)} studies{remedy}", names)
+        return names[0]
 
     def study(self, study: str) -> dict[str, Any]:
         """The study's `name`, its specification as `given` and `resolved`, and when it was first

@@ -65,6 +65,8 @@ def best_points(
             continue
         by_point = {point: scores.get(label, {}).get(point, []) for point in points}
         counts = {len(values) for values in by_point.values()}
+        if counts == {0}:
+            _check_followed(study, rule_name, rule)
         if len(counts) > 1 or counts == {0}:
             problem = (
                 f"holds from {min(counts)} to {max(counts)} runs of the points of {label} that"
@@ -78,6 +80,17 @@ def best_points(
         numbers = max(counts), ended[label, first], len(points), means[second]
         best[label] = BestPoint(label, first, means[first], *numbers)
     return best
+
+
+def _check_followed(study: Study, rule_name: str, rule: Rule) -> None:
+    """Refuse a rule that no run of the study followed: more of its runs would not have its scores.
+    Raises `InputError`."""
+    if rule.set not in study.sets:
+        problem = f"chooses on the set {rule.set}, which study {study.name} has not"
+        raise InputError("--rule", f"{rule_name!r} {problem}", study.selection)
+    if rule.score != "accuracy" and rule_name not in study.selection:
+        problem = f"was followed by no run of study {study.name}, whose selection does not name it"
+        raise InputError("--rule", f"{rule_name!r} {problem}", study.selection)
 
 
 def _score(metrics: Mapping[str, Any], rule: Rule) -> float:

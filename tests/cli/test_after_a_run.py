@@ -1,0 +1,97 @@
+"""What is asked of a store after a run: whichever command is given, a folder that was moved, a store
+without a study, and files that lie elsewhere are told in a sentence that says what to do."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.test_bad_inputs import GOOD
+
+import crosswind as cw
+from crosswind.cli.main import _status
+from crosswind.core.errors import StoreError
+
+SMALL: dict[str, Any] = {**GOOD, "name": "small", "shifts": {"none": []}, "methods": {"erm": {}}}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small.yaml and the store `out` of its runs."""
+    folder = tmp_path_factory.mktemp("after")
+    (folder / "small.yaml").write_text(yaml.safe_dump(SMALL), encoding="utf-8")
+    assert not cw.run_study(str(folder / "small.yaml"), folder / "out").summary.failed
+    return folder
+
+
+def refusal(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence that refuses a command."""
+    assert _status(words.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err.strip()
+
+
+def test_a_store_that_was_copied_names_its_own_page(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is kept to be printed again named the page of the folder that it was copied from."""
+    first, copied = tmp_path / "first", tmp_path / "copied"
+    shutil.copytree(ended / "out", first)
+    run = ["run", str(ended / "small.yaml"), "--workers", "1", "--out"]
+    for folder in (first, first):
+        assert _status([*run, str(folder)]) == 0
+        assert f"The page is {first / 'report.html'}" in capsys.readouterr().out
+    shutil.copytree(first, copied)
+    assert _status([*run, str(copied)]) == 0
+    text = capsys.readouterr().out
+    assert f"The page is {copied / 'report.html'}" in text and str(first) not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "best {}",
+        "export {} scores.csv --to csv",
+        "compare {} {}",
+        "advise {}",
+        "report {}",
+    ],
+)
+def test_a_store_without_a_study_is_no_choice_between_studies(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    """A run that was killed early leaves one; "holds 0 studies; name one" asked for a name."""
+    store = tmp_path / "none"
+    shutil.copytree(ended / "out", store)
+    with sqlite3.connect(store / "store.sqlite") as connection:
+        connection.execute("delete from study_runs")
+        connection.execute("delete from studies")
+    assert f"{store} holds no study yet" in refusal(words.format(store, store), capsys)
+    with pytest.raises(StoreError, match="holds no study yet"):
+        cw.report(store)
+
+
+def test_files_are_not_called_gone_where_the_folder_is_another(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --repair every run was forgotten, since none had its files in a folder named by mistake."""
+    sentence = refusal(f"check {ended / 'out'} --out {tmp_path} --repair", capsys)
+    assert f"--out: {tmp_path} has no folder artifacts" in sentence
+    assert _status(["check", str(ended / "out")]) == 0
+
+
+def test_advice_on_runs_whose_files_are_gone_names_the_files(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that the study has no attribute of several values."""
+    store = tmp_path / "moved"
+    shutil.copytree(ended / "out", store, ignore=shutil.ignore_patterns("artifacts"))
+    sentence = refusal(f"advise {store}", capsys)
+    assert "left no files here" in sentence and "name the study itself" in sentence
+    sentence = refusal(f"advise --shift SC --evidence {store}", capsys)
+    assert f"--evidence: {store} has no results that count" in sentence
