@@ -28,6 +28,13 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written by mistake lies in a folder of the test."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
 def refusal(words: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The sentence that refuses a command."""
     assert _status(words.split()) == 2
@@ -95,3 +102,87 @@ def test_advice_on_runs_whose_files_are_gone_names_the_files(
     assert "left no files here" in sentence and "name the study itself" in sentence
     sentence = refusal(f"advise --shift SC --evidence {store}", capsys)
     assert f"--evidence: {store} has no results that count" in sentence
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "problem"),
+    [
+        ("--page", "", "--page: must not be empty"),
+        ("--page", "FOLDER", "--page: FOLDER is a folder; name a file in it, such as report.html"),
+        ("--page", "FOLDER/p.pdf", "--page: 'FOLDER/p.pdf' is no FILE.html"),
+        ("--page", "-", "--page: '-' is no FILE.html"),
+        ("--figures", "", "--figures: must not be empty"),
+        ("--figures", "FOLDER/file", "--figures: FOLDER/file is a file; name a folder"),
+    ],
+)
+def test_a_place_that_nothing_can_be_written_to_is_refused_before_anything_is_printed(
+    option: str,
+    place: str,
+    problem: str,
+    ended: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    words = ["report", str(ended / "out"), option, place.replace("FOLDER", str(tmp_path))]
+    assert _status(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and problem.replace("FOLDER", str(tmp_path)) in printed.err
+    assert {entry.name for entry in tmp_path.iterdir()} == {"file", "here"}
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report {} --study small --study other",
+        "export {} a.csv --to csv --to parquet",
+        "status {} --study=other --study=small",
+        "run small.yaml --out a --out b",
+        "advise --shift SC --rows 10 --rows 20",
+    ],
+)
+def test_an_option_that_is_heard_once_is_given_once(
+    words: str, ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one was taken, and the others were not heard."""
+    option = next(word for word in words.split() if words.count(f"{word.split('=')[0]}") > 1)
+    sentence = refusal(words.format(ended / "out"), capsys)
+    assert (
+        f"{option.split('=')[0]}: is given twice, and one is heard; leave the others out"
+        in sentence
+    )
+
+
+def test_a_flag_twice_and_an_option_for_several_are_heard(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _status(["status", str(ended / "out"), "--json", "--json"]) == 0
+    assert _status(["plan", "demo", "--set", "seeds=2", "--set", "training.steps=9"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            "submit demo --slurm --print --store mysql://host/runs",
+            "--store: a store is a folder or a",
+        ),
+        (
+            "submit demo --slurm --print --store postgresql://host:port/x",
+            "--store: the store's URL",
+        ),
+        ("submit demo --slurm --print --out FILE", "--out: FILE is a file; name a folder"),
+        ("best STORE --to best.csv", "--to: 'best.csv' is no FILE.yaml, which a study is"),
+        ("best STORE --to none/best.yaml", "--to: there is no folder 'none'"),
+        ("advise STORE --to next", "--to: 'next' is no FILE.yaml, which a study is"),
+    ],
+)
+def test_what_the_next_command_could_not_read_is_refused_by_the_first(
+    words: str, problem: str, ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Jobs waited in a queue to be told that their store is none, and `crosswind run best.csv` took
+    the study that was written there for a table."""
+    file = str(ended / "small.yaml")
+    typed = words.replace("STORE", str(ended / "out")).replace("FILE", file)
+    assert problem.replace("--out: FILE", f"--out: {file}") in refusal(typed, capsys)

@@ -301,8 +301,8 @@ def test_figures_are_written_in_every_format(store: Path, tmp_path: Path) -> Non
 def test_a_page_that_cannot_be_written_does_not_take_the_tables(
     store: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    target = tmp_path / "folder"
-    target.mkdir()
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "page.html"
     assert _status(["report", str(store), "--page", str(target)]) == 2
     printed = capsys.readouterr()
     assert (

@@ -13,6 +13,7 @@ from crosswind.cli.options import (
     Overrides,
     Scale,
     StudyName,
+    check_study_place,
     print_json,
     refuse_unheard,
     written,
@@ -206,8 +207,7 @@ def _refuse_of_others(word: str, subject_kind: str, options: Mapping[str, Any]) 
 
 def _check_to(to: Path, shift: str | None, target: str | None) -> None:
     """Refuse a file that cannot be written, and a study of what has no data or of two tables."""
-    if to.exists():
-        raise InputError("--to", f"{to} is there already; name another file")
+    check_study_place(to)
     if shift is not None:
         problem = "needs a table, a study or a store: a described shift has no data; leave it out"
         raise InputError("--to", problem)

@@ -18,7 +18,6 @@ from crosswind.cli.options import (
     Overrides,
     Scale,
     StudyWord,
-    folder,
     print_json,
     progress_bar,
 )
@@ -58,7 +57,7 @@ def run_command(
         ),
     ] = None,
     out_word: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)
+        str, typer.Option("--out", metavar="DIR", help="Where results go.")
     ] = DEFAULT_OUT,
     settings: Overrides = None,
     scale: Scale = None,
