@@ -485,6 +485,7 @@ def run_study(
     from crosswind.execution.running import (
         check_ready,
         engine_of,
+        replaced_study,
         run_plan,
         slow_devices,
     )
@@ -520,6 +521,7 @@ def run_study(
         ) as executing,
         Store.open(out, create=True) as store,
     ):
+        replaced = replaced_study(planned, store)
         summary = run_plan(
             planned,
             store,
@@ -528,7 +530,7 @@ def run_study(
             retry_failed=retry_failed,
         )
         record = gather(store, name, draws=False)
-        warning_texts = (*planned.warnings, *slow_devices(planned))
+        warning_texts = (*planned.warnings, *slow_devices(planned), *replaced)
         rows = store.results(name)
         return StudyResults(name, Path(out), rows, record, warning_texts, summary)
 

@@ -186,3 +186,31 @@ def test_what_the_next_command_could_not_read_is_refused_by_the_first(
     file = str(ended / "small.yaml")
     typed = words.replace("STORE", str(ended / "out")).replace("FILE", file)
     assert problem.replace("--out: FILE", f"--out: {file}") in refusal(typed, capsys)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_study_that_takes_the_place_of_another_says_so(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quick look with --set left a report of two steps in the place of the whole study's."""
+    store, file = tmp_path / "out", str(ended / "small.yaml")
+    shutil.copytree(ended / "out", store)
+    run = ["run", file, "--workers", "1", "--out", str(store)]
+    warning = f"warning: study small was run into {store} with other settings: 1 run of then"
+    assert _status([*run, "--set", "training.steps=3"]) == 0
+    text = capsys.readouterr().err
+    assert warning in text and "--set name=small-2 keeps both" in text
+    assert warning in f"warning: {cw.run_study(file, store).warnings[-1]}"
+    # More seeds have all runs of before, and a name of its own takes no other's place.
+    for settings in ("seeds=2", "name=small-2"):
+        assert _status([*run, "--set", settings]) == 0
+        assert warning not in capsys.readouterr().err
+    assert _status(["status", str(store)]) == 0
+    assert capsys.readouterr().out.count("study small") == 2
+
+
+def test_the_study_of_an_advice_does_not_take_the_place_of_its_own(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _status(["advise", str(ended / "small.yaml"), "--to", "next.yaml"]) == 0
+    assert yaml.safe_load(Path("next.yaml").read_text(encoding="utf-8"))["name"] == "small-advised"

@@ -250,6 +250,9 @@ def study_with(subject: Subject, advice: Sequence[Advice]) -> dict[str, Any]:
     fields = {name: value for name, value in subject.study.items() if name != "scales"}
     # Claims may name methods that are no longer there.
     fields.pop("claims", None)
+    if fields.get("name"):
+        # Run into the same folder, a study of the same name would take the place of the first.
+        fields["name"] = f"{fields['name']}-advised"
     return {**fields, "methods": methods, "reference": "erm"}
 
 

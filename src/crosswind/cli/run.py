@@ -139,6 +139,7 @@ def run_command(
         check_ready,
         devices_of,
         engine_of,
+        replaced_study,
         run_plan,
         slow_devices,
     )
@@ -166,6 +167,8 @@ def run_command(
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
+        for text in replaced_study(planned, store):
+            typer.echo(f"warning: {text}", err=True)
         traces = out / "profile" if profile else None
         with (
             progress_bar() as display,

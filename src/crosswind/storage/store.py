@@ -10,7 +10,8 @@ one that claims it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -487,6 +488,17 @@ class Store:
             runs.c.status.in_(DONE), runs.c.files.contains(f'"{name}":', autoescape=True)
         )
         return {row.key for row in self._rows(self._of_study(query, study))}
+
+    def left_behind(self, study: str, resolved: Any, keys: Collection[str]) -> int:
+        """How many runs of the study that are done would be in it no more with this `resolved`
+        specification and these `keys` of jobs; 0 for a study that is not here yet. Runs are rows of
+        tables."""
+        rows = self._rows(sa.select(studies.c.resolved).where(studies.c.name == study))
+        if not rows or self._value(rows[0].resolved) == json.loads(plain_json(resolved)):
+            return 0
+        query = sa.select(runs.c.key).where(runs.c.kind == ROWS, runs.c.status.in_(DONE))
+        rows = self._rows(query.where(runs.c.key.in_(_keys_of(study))))
+        return sum(row.key not in keys for row in rows)
 
     def specs(self, study: str) -> dict[str, dict[str, Any]]:
         """The specification of every run of the study that is done, by key."""
