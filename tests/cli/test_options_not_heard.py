@@ -33,6 +33,14 @@ TABLE = "advise a.csv --label ill"
 OF_SHIFT = "says something of a described shift, and a.csv is taken as a table; leave it out"
 CASES = [
     (
+        "advise --shift UDS --tie 0.5",
+        "--tie: is how many rows follow SC or LDD, and --shift UDS ties none; leave it out",
+    ),
+    (
+        "advise --shift none --tie 0.95",
+        "--tie: is how many rows follow SC or LDD, and --shift none ties none; leave it out",
+    ),
+    (
         f"{SCORES} --columns y,n",
         "--columns: means the columns of numbers that a model reads, and the",
     ),

@@ -301,3 +301,10 @@ def test_text_json_and_notebook_hold_the_answer() -> None:
     assert all(line in text for line in answer.lines)
     written = findings.to_json()["answer"]
     assert written["question"] == answer.question and written["sentences"] == answer.sentences
+
+
+def test_single_runs_have_no_brackets_to_explain() -> None:
+    single = found(dict.fromkeys(ACCURACY, 0.8), 1, 0.01).answer
+    assert single.certainty.endswith("; of single runs there is no interval.")
+    several = found(dict.fromkeys(ACCURACY, 0.8), 3, 0.01).answer
+    assert "; brackets hold " in several.certainty

@@ -161,6 +161,9 @@ def advise_command(
     }
     if shift is not None:
         _refuse_of_others("--shift", "a described shift", options)
+        if shift in ("none", "UDS"):
+            problem = f"is how many rows follow SC or LDD, and --shift {shift} ties none"
+            refuse_unheard({"--tie": tie}, problem)
         subject = _described(
             shift, _rows(rows, data), classes, values, tie, kind or "pictures", pretrained
         )

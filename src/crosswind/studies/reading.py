@@ -365,11 +365,12 @@ def field_error(
 
 def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:
     """The sentence for a field that there is not, with the nearest one, also of training."""
-    training = None
+    settings = []
     if len(path) == 1:
-        choices = [knob.name for knob in knobs_of(TrainingSettings)]
-        training = nearest(path[-1], choices)
-    guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
+        settings = [knob.name for knob in knobs_of(TrainingSettings) if knob.name not in valid]
+    guess = nearest(path[-1], [*valid, *settings])
+    if guess in settings:
+        guess = f"training.{guess}"
     problem = f"unknown field {path[-1]!r}{_did_you_mean(guess)}"
     return InputError(field, problem, valid)
 

@@ -354,10 +354,12 @@ class _AskedStudy:
                 " Steps were chosen on labelled rows like those of the test (ORACLE), which nobody"
                 " has in practice."
             )
+        brackets = "; of single runs there is no interval"
+        if any(finding.interval is not None for finding in self.all_findings):
+            brackets = f"; brackets hold {percent(first.level)} intervals"
         return (
             f"How sure: {seeds} behind each number; {told} of {len(self.all_findings)} comparisons"
-            f" are told apart from chance (p < 0.05{by}); brackets hold {percent(first.level)}"
-            f" intervals.{oracle}"
+            f" are told apart from chance (p < 0.05{by}){brackets}.{oracle}"
         )
 
     def next_step(self) -> tuple[str, str]:
