@@ -499,6 +499,8 @@ def run_study(
         raise InputError(
             "workers", f"must be 0 (this process) or a number of processes, not {workers!r}"
         )
+    if not str(out):
+        raise InputError("out", "must not be empty; the working directory is '.'")
     size = memory_bytes(memory, "memory")
     measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
     if workers or engine != "pool":

@@ -14,7 +14,7 @@ from tests.cli.test_bad_inputs import GOOD
 
 import crosswind as cw
 from crosswind.cli.main import _status
-from crosswind.core.errors import StoreError
+from crosswind.core.errors import InputError, StoreError
 
 SMALL: dict[str, Any] = {**GOOD, "name": "small", "shifts": {"none": []}, "methods": {"erm": {}}}
 
@@ -214,3 +214,17 @@ def test_the_study_of_an_advice_does_not_take_the_place_of_its_own(
 ) -> None:
     assert _status(["advise", str(ended / "small.yaml"), "--to", "next.yaml"]) == 0
     assert yaml.safe_load(Path("next.yaml").read_text(encoding="utf-8"))["name"] == "small-advised"
+
+
+def test_no_folder_is_not_the_working_directory(ended: Path) -> None:
+    with pytest.raises(InputError, match="out: must not be empty"):
+        cw.run_study(str(ended / "small.yaml"), "")
+    assert not list(Path().iterdir())
+
+
+def test_a_store_is_no_model_to_take_features_from(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It asked for --data, which would not have helped."""
+    sentence = refusal(f"features {ended / 'out'} --out here", capsys)
+    assert f"MODEL: {ended / 'out'} is a store; name a run of it" in sentence

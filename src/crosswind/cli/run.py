@@ -20,6 +20,7 @@ from crosswind.cli.options import (
     StudyWord,
     print_json,
     progress_bar,
+    refuse_unheard,
 )
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError, StoreError, counted
@@ -126,6 +127,9 @@ def run_command(
             "--store",
             f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out",
         )
+    if address is not None:
+        problem = "is how many processors of this machine run; a cluster at --address has its own"
+        refuse_unheard({"--workers": workers}, problem)
     processes = usable_cores()
     if workers_per_gpu is not None:
         processes = _workers_of_cards(workers_per_gpu, workers, engine)
