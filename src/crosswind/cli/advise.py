@@ -161,9 +161,6 @@ def advise_command(
     }
     if shift is not None:
         _refuse_of_others("--shift", "a described shift", options)
-        if shift in ("none", "UDS"):
-            problem = f"is how many rows follow SC or LDD, and --shift {shift} ties none"
-            refuse_unheard({"--tie": tie}, problem)
         subject = _described(
             shift, _rows(rows, data), classes, values, tie, kind or "pictures", pretrained
         )
@@ -234,6 +231,9 @@ def _described(
     """The subject of a shift that is described, with the usual number where none was typed."""
     from crosswind.advice.subject import described
 
+    if shift in ("none", "UDS"):
+        problem = f"is how many rows follow SC or LDD, and --shift {shift} ties none"
+        refuse_unheard({"--tie": tie}, problem)
     typed = {"classes": classes, "values": values, "tie": tie}
     numbers: dict[str, Any] = {name: value for name, value in typed.items() if value is not None}
     return described(shift, kind=kind, rows=rows, pretrained=pretrained, **numbers)

@@ -92,7 +92,7 @@ class VerbCommand(typer.core.TyperCommand):
 
     def make_parser(self, ctx: Any) -> Any:
         """The parser of the words after the verb."""
-        parser = super().make_parser(ctx)
+        parser: Any = super().make_parser(ctx)
         parse = parser.parse_args
 
         def parse_heard(args: list[str]) -> Any:

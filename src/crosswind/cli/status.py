@@ -177,13 +177,10 @@ def check_command(
     files that jobs read, where they lie here. Exit status 0: all is well; 1: a job or a file is
     named.
     """
-    from crosswind.storage import artifacts
     from crosswind.storage.store import Store
     from crosswind.studies.given_files import changed_files
 
-    if out is not None and not (out / artifacts.FOLDER).is_dir():
-        problem = f"{out} has no folder {artifacts.FOLDER}, so not the files of this store's jobs"
-        raise InputError("--out", f"{problem}; name the folder that crosswind run --out named")
+    _check_folder(out)
     with Store.open(where, out) as store:
         files = (
             store.files(study) if store.out else {}
@@ -233,6 +230,16 @@ def check_command(
     elif damaged:
         typer.echo("--repair has them done again by the next crosswind run")
     return 1 if damaged or changed else 0
+
+
+def _check_folder(out: Path | None) -> None:
+    """Refuse a folder in which no job left files: all would be called gone, and `--repair` would
+    forget them. Raises `InputError`."""
+    from crosswind.storage.artifacts import FOLDER
+
+    if out is not None and not (out / FOLDER).is_dir():
+        problem = f"{out} has no folder {FOLDER}, so not the files of this store's jobs"
+        raise InputError("--out", f"{problem}; name the folder that crosswind run --out named")
 
 
 def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

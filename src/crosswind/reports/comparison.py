@@ -161,7 +161,7 @@ def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
 
 def _row_notes(scores: _Scores) -> list[str]:
     """That a test set has not the same number of rows in both studies, and so not the same rows."""
-    uneven = {}
+    uneven: dict[str, str] = {}
     for about in scores.shared:
         first_rows, second_rows = (
             rows.get(about) for rows in (scores.first_rows, scores.second_rows)
