@@ -516,6 +516,7 @@ def run_study(
     from crosswind.execution.running import (
         check_ready,
         engine_of,
+        replaced_study,
         run_plan,
         slow_devices,
     )
@@ -529,6 +530,8 @@ def run_study(
         raise InputError(
             "workers", f"must be 0 (this process) or a number of processes, not {workers!r}"
         )
+    if not str(out):
+        raise InputError("out", "must not be empty; the working directory is '.'")
     size = memory_bytes(memory, "memory")
     measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
     if workers or engine != "pool":
@@ -551,6 +554,7 @@ def run_study(
         ) as executing,
         Store.open(out, create=True) as store,
     ):
+        replaced = replaced_study(planned, store)
         summary = run_plan(
             planned,
             store,
@@ -559,7 +563,7 @@ def run_study(
             retry_failed=retry_failed,
         )
         record = gather(store, name, draws=False)
-        warning_texts = (*planned.warnings, *slow_devices(planned))
+        warning_texts = (*planned.warnings, *slow_devices(planned), *replaced)
         rows = store.results(name)
         return StudyResults(name, Path(out), rows, record, warning_texts, summary)
 
@@ -680,13 +684,7 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
     from crosswind.storage.store import Store
 
     with Store.open(str(store) if "://" in str(store) else Path(store)) as opened:
-        if study is not None:
-            names = [opened.study(study)["name"]]
-        else:
-            names = opened.study_names()
-        if len(names) != 1:
-            raise InputError("study", f"{store} holds {len(names)} studies; name one", names)
-        return gather(opened, names[0], draws=False)
+        return gather(opened, opened.study_named(study, "study"), draws=False)
 
 
 def estimate(

@@ -96,6 +96,21 @@ def test_evidence_of_a_store_is_its_scores_beside_plain_training(
     assert rows["UDS", "groupdro"]["missing"] == 0.5 and rows["UDS", "groupdro"]["rarest"] == 0
 
 
+def test_the_time_of_a_method_is_without_the_start_up_of_the_worker(
+    out: Path, evidence: polars.DataFrame
+) -> None:
+    """The first run of a worker loads its libraries, and it is one of plain training."""
+    costs_by_method: dict[str, list[float]] = {}
+    with Store.open(out) as store:
+        for run in store.runs("advised"):
+            cost = run["cost"]
+            worked = cost["total_seconds"] - cost["prepare_seconds"]
+            costs_by_method.setdefault(run["labels"]["method"], []).append(worked)
+    means = {method: sum(taken) / len(taken) for method, taken in costs_by_method.items()}
+    for row in evidence.filter(polars.col("method") == "groupdro").to_dicts():
+        assert math.isclose(row["time"], means["groupdro"] / means["erm"], rel_tol=0.01)
+
+
 def test_methods_that_cannot_be_used_are_named_with_their_reason() -> None:
     problem = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, "texts")
     evidence = shipped_evidence()

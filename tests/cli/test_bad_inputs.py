@@ -200,6 +200,7 @@ EDITS: list[tuple[Any, ...]] = [
         "'inks'",
         "'ink'",
     ),
+    ("seds", 3, "study.yaml: seds: unknown field 'seds', did you mean 'seeds'?"),
     ("stepss", 3, "study.yaml: stepss: unknown field 'stepss', did you mean 'training.steps'?"),
     ("training.device", "gpu", "training.device: 'gpu' is no kind of device", "cuda"),
     (

@@ -132,3 +132,21 @@ def test_a_study_without_a_choice_is_refused(
     assert _status(["best", out, "--to", str(tmp_path / "b.yaml")]) == 2
     assert "has no method with several settings" in capsys.readouterr().err
     assert not (tmp_path / "b.yaml").exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_rule_that_no_run_followed_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "once all of their runs are done", and they were."""
+    out = str(tmp_path / "out")
+    changes = {"methods": {"erm": {}}, "seeds": [3], "shifts": {"none": []}}
+    assert _status(["run", str(searched(tmp_path, **changes)), "--out", out, "--workers", "1"]) == 0
+    for rule, reason in (
+        ("best-ood", "chooses on the set ood-validation, which study searched has not"),
+        ("best-id-worst-group", "was followed by no run of study searched, whose selection does"),
+    ):
+        capsys.readouterr()
+        assert _status(["best", out, "--rule", rule]) == 2
+        assert f"error: --rule: '{rule}' {reason}" in capsys.readouterr().err
+    assert _status(["best", out, "--rule", "last"]) == 0, "every run follows it"

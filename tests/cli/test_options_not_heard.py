@@ -33,6 +33,18 @@ TABLE = "advise a.csv --label ill"
 OF_SHIFT = "says something of a described shift, and a.csv is taken as a table; leave it out"
 CASES = [
     (
+        "run demo --scale tiny --engine ray --address auto --workers 2",
+        "--workers: is how many processors of this machine run; a cluster at --address has its",
+    ),
+    (
+        "advise --shift UDS --tie 0.5",
+        "--tie: is how many rows follow SC or LDD, and --shift UDS ties none; leave it out",
+    ),
+    (
+        "advise --shift none --tie 0.95",
+        "--tie: is how many rows follow SC or LDD, and --shift none ties none; leave it out",
+    ),
+    (
         f"{SCORES} --columns y,n",
         "--columns: means the columns of numbers that a model reads, and the",
     ),

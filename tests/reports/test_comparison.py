@@ -13,7 +13,7 @@ from scipy import stats
 from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
-from crosswind.evaluation.compare import unpaired
+from crosswind.evaluation.compare import Seeds, over_runs, unpaired, unpaired_runs
 from crosswind.storage.store import Store
 
 
@@ -35,6 +35,47 @@ def test_unpaired_is_welchs(seed: int) -> None:
         unpaired(first_values[:1], second_values).p is None
         and unpaired([0.5, 0.5], [0.6, 0.6]).low is None
     )
+
+
+def crossed_runs(draw: np.random.Generator, of_splits: float) -> dict[Seeds, float]:
+    """Scores of three split seeds, which spread so far, crossed with five seeds."""
+    by_split = draw.normal(0.7, of_splits, 3)
+    return {Seeds(i, j): by_split[i] + draw.normal(0, 0.01) for i in range(3) for j in range(5)}
+
+
+def test_runs_of_several_split_seeds_are_not_taken_as_independent() -> None:
+    """Welch's test of fifteen runs a side told a difference in six of ten studies that have none."""
+    draw = np.random.default_rng(0)
+    told, told_by_welch = 0, 0
+    for _ in range(200):
+        first, second = crossed_runs(draw, 0.05), crossed_runs(draw, 0.05)
+        p = unpaired_runs(first, second).p
+        welch = unpaired(list(first.values()), list(second.values())).p
+        assert p is not None and welch is not None
+        told += p < 0.05
+        told_by_welch += welch < 0.05
+    assert told <= 20 and told_by_welch >= 80
+
+
+def test_the_interval_between_two_crossed_means_is_of_both() -> None:
+    draw = np.random.default_rng(1)
+    first, second = crossed_runs(draw, 0.05), crossed_runs(draw, 0.02)
+    difference, sides = unpaired_runs(first, second, 0.9), (first, second)
+    halves = [over_runs(side, 0.9).half_width for side in sides]
+    assert difference.half_width == pytest.approx(np.hypot(*halves))
+    assert difference.mean == pytest.approx(
+        np.mean(list(second.values())) - np.mean(list(first.values()))
+    )
+    assert difference.p is not None
+    at_p = unpaired_runs(first, second, 1 - difference.p)
+    assert at_p.half_width == pytest.approx(abs(difference.mean))
+    # Beside runs of one split seed, which have a t-interval; and Welch's where neither is crossed.
+    single = {seed: 0.6 + 0.01 * seed for seed in range(4)}
+    mixed = unpaired_runs(single, second)
+    halves = [over_runs(side).half_width for side in (single, second)]
+    assert mixed.half_width == pytest.approx(np.hypot(*halves))
+    assert unpaired_runs(single, {9: 0.7, 8: 0.8}) == unpaired(list(single.values()), [0.7, 0.8])
+    assert unpaired_runs({0: 0.6}, second).p is None
 
 
 def compared(a: Any, b: Any, capsys: Any, *options: str) -> dict[str, Any]:
@@ -142,3 +183,21 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, capsys: Any) ->
         assert _status(words) == 2
         errors = capsys.readouterr().err
         assert says in errors and errors.count("\n") == 1
+
+
+def test_other_numbers_of_test_rows_are_told(tmp_path: Path, capsys: Any) -> None:
+    from crosswind.storage.database import scores
+
+    whole_store(tmp_path / "a")
+    whole_store(tmp_path / "b")
+    note = "The test rows are not the same, and a difference may be one of rows: "
+    notes = compared(tmp_path / "a", tmp_path / "b", capsys)["notes"]
+    assert not any(text.startswith(note) for text in notes)
+    with Store.open(tmp_path / "b", create=True) as store, store.transaction() as connection:
+        for (text,) in connection.execute(sa.select(scores.c.metrics).distinct()).fetchall():
+            metrics = json.dumps({**json.loads(text), "n": 7})
+            connection.execute(
+                scores.update().where(scores.c.metrics == text).values(metrics=metrics)
+            )
+    notes = compared(tmp_path / "a", tmp_path / "b", capsys)["notes"]
+    assert any(text.startswith(note) and "and 7 in B" in text for text in notes), notes

@@ -198,6 +198,23 @@ def test_axe_finds_nothing(browser: Any, store: Path, width: int, scheme: str) -
 
 
 @needs_browser
+@pytest.mark.parametrize("width", [1280, 1000, 768, 390])
+def test_the_widest_interval_is_whole_in_the_picture_of_the_answer(
+    browser: Any, store: Path, width: int
+) -> None:
+    """Of few seeds it reaches from -100 to 100, and its end was cut off at the edge of the page."""
+    page, _ = look(browser, store, width)
+    figures = "[...document.querySelectorAll('figure.answer')]"
+    assert page.evaluate(f"{figures}.length") > 0
+    page.evaluate(
+        "document.querySelectorAll('figure.answer .size').forEach((one) => {"
+        " one.innerHTML = '<b>\u221235.3 \u2020</b> [\u2212100.0, +100.0]'; })"
+    )
+    assert page.evaluate(f"{figures}.every((one) => one.scrollWidth <= one.clientWidth)")
+    page.context.close()
+
+
+@needs_browser
 def test_a_tooltip_tells_the_interval(browser: Any, store: Path) -> None:
     page, _ = look(browser, store)
     cell = page.locator('[data-figure^="change-"] svg .mark-rect path').first
@@ -301,8 +318,8 @@ def test_figures_are_written_in_every_format(store: Path, tmp_path: Path) -> Non
 def test_a_page_that_cannot_be_written_does_not_take_the_tables(
     store: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    target = tmp_path / "folder"
-    target.mkdir()
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "page.html"
     assert _status(["report", str(store), "--page", str(target)]) == 2
     printed = capsys.readouterr()
     assert (

@@ -205,6 +205,20 @@ def test_a_network_at_chance_is_said_before_anything_else() -> None:
     assert "more steps, another learning rate, a larger network or more rows" in answer
 
 
+def test_two_seeds_of_a_network_that_learns_are_not_said_to_guess() -> None:
+    """Their interval reaches from 25% to 121%; 73% of 450 rows is no guess all the same."""
+    rows = list(scored_rows({("none", "erm"): 0.73, ("SC", "erm"): 0.52}, n=2, spread=0.0))
+    for row in rows:
+        row["metrics"]["n"] = 450
+        row["metrics"]["accuracy"] += 0.04 * (-1) ** row["seed"]
+    (answer,) = answers(iter(rows))
+    assert answer.startswith("With ruler tied to kind in 92%") and "may be chance" in answer
+    for row in rows:
+        row["metrics"]["n"] = 8
+    (answer,) = answers(iter(rows))
+    assert answer.startswith("erm learns nothing"), "of so few rows that many are right by chance"
+
+
 def test_a_class_that_nobody_learns_is_said_before_anything_else() -> None:
     groups = {**GROUPS, "kind=melanoma, ruler=no": -0.7, "kind=melanoma, ruler=yes": -0.69}
     (answer,) = answers(scored_rows({("none", "erm"): 0.7, ("SC", "erm"): 0.65}, groups=groups))
@@ -242,6 +256,20 @@ def test_a_cost_that_would_have_been_told_is_at_most_all_points(spread: float, w
         finding for finding in findings if finding.kind == "cost" and finding.metric == "accuracy"
     )
     assert re.search(words, power_words(finding)), power_words(finding)
+
+
+def test_no_power_is_told_where_seeds_are_crossed_with_split_seeds() -> None:
+    """That of the t-test over all runs promised to tell 4 points where the interval was 115 wide."""
+    means = {("none", "erm"): 0.75, ("SC", "erm"): 0.72}
+    words = []
+    for seeds in (3, 1):
+        rows = list(scored_rows(means, n=6, spread=0.05))
+        for row in rows:
+            row["split_seed"], row["seed"] = divmod(row["seed"], seeds)
+        findings = found(iter(rows)).items
+        words += [power_words(finding) for finding in findings if finding.metric == "accuracy"]
+    crossed, one_seed_each = words
+    assert crossed == "" and "with a power of 80%" in one_seed_each
 
 
 def test_a_single_run_has_no_interval() -> None:

@@ -31,6 +31,24 @@ def test_a_write_that_breaks_off_leaves_the_old_bytes(tmp_path, monkeypatch):
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path):
+    """`report --page /dev/stdout` of an administrator put a file in the place of /dev/stdout."""
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    (tmp_path / "deep").mkdir()
+    link.symlink_to("deep/file")
+    for data in (b"old", b"new"):
+        files.write_atomically(link, data)
+        assert link.is_symlink() and (tmp_path / "deep" / "file").read_bytes() == data
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        files.write_atomically(pipe, b"page")
+        assert os.read(reader, 9) == b"page" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    assert sorted(os.listdir(tmp_path)) == ["deep", "link", "pipe"]
+
+
 def test_publish_replaces_what_an_unrecorded_try_left(tmp_path):
     final = artifacts.artifact_folder(tmp_path, "abcdef")
     for text in ("first", "second"):

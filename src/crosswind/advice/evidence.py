@@ -81,7 +81,7 @@ COLUMNS: Final = {
 """Columns of the evidence and their types of polars. `data`: as `data_name` has it. `points`: settings that the method chose among;
 `runs`: of the method, one a seed. `plain_...`: the mean score of plain training with the same seeds.
 `..._error`: the standard error of the difference to it, paired by seed, null for a single seed.
-`time`: seconds of the method's runs over those of plain training, means."""
+`time`: seconds of the method's runs without start-up over those of plain training, means."""
 
 
 def shipped_evidence() -> polars.DataFrame:
@@ -167,7 +167,7 @@ def _problems_by_model(record: StudyRecord) -> dict[tuple[str, str, str, str], P
 def _rows(record: StudyRecord) -> Iterator[dict[str, Any]]:
     problems = _problems_by_model(record)
     names = {label: method_of_label(label, record.resolved) for label in _labels(record)}
-    times = {(cost.data, cost.model, cost.method): cost.mean for cost in record.run_costs}
+    times = {(cost.data, cost.model, cost.method): cost.worked_seconds for cost in record.run_costs}
     rule = record.rules[0]
     for scores in record.places:
         setting = scores.place

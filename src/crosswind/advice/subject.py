@@ -171,12 +171,15 @@ def of_store(address: str, study: str | None) -> Subject:
     from crosswind.storage.store import Store
 
     with Store.open(address) as store:
-        names = store.study_names()
-        if study is None and len(names) != 1:
-            raise InputError("--study", f"{address} holds {len(names)} studies; name one", names)
-        name = study or names[0]
+        name = store.study_named(study)
         record = gather(store, name)
         own = evidence_of(store, name)
+        if not record.draws:
+            problem = (
+                f"the runs of study {name} left no files here that tell how their training rows were"
+                " drawn; name the study itself, by its file, in place of its store"
+            )
+            raise InputError(str(address), problem)
         problems = problems_of_record(record)
         titles = _titles(problems)
         return Subject(
@@ -247,6 +250,9 @@ def study_with(subject: Subject, advice: Sequence[Advice]) -> dict[str, Any]:
     fields = {name: value for name, value in subject.study.items() if name != "scales"}
     # Claims may name methods that are no longer there.
     fields.pop("claims", None)
+    if fields.get("name"):
+        # Run into the same folder, a study of the same name would take the place of the first.
+        fields["name"] = f"{fields['name']}-advised"
     return {**fields, "methods": methods, "reference": "erm"}
 
 

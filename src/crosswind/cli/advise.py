@@ -13,6 +13,7 @@ from crosswind.cli.options import (
     Overrides,
     Scale,
     StudyName,
+    check_study_place,
     print_json,
     refuse_unheard,
     written,
@@ -206,8 +207,7 @@ def _refuse_of_others(word: str, subject_kind: str, options: Mapping[str, Any]) 
 
 def _check_to(to: Path, shift: str | None, target: str | None) -> None:
     """Refuse a file that cannot be written, and a study of what has no data or of two tables."""
-    if to.exists():
-        raise InputError("--to", f"{to} is there already; name another file")
+    check_study_place(to)
     if shift is not None:
         problem = "needs a table, a study or a store: a described shift has no data; leave it out"
         raise InputError("--to", problem)
@@ -231,6 +231,9 @@ def _described(
     """The subject of a shift that is described, with the usual number where none was typed."""
     from crosswind.advice.subject import described
 
+    if shift in ("none", "UDS"):
+        problem = f"is how many rows follow SC or LDD, and --shift {shift} ties none"
+        refuse_unheard({"--tie": tie}, problem)
     typed = {"classes": classes, "values": values, "tie": tie}
     numbers: dict[str, Any] = {name: value for name, value in typed.items() if value is not None}
     return described(shift, kind=kind, rows=rows, pretrained=pretrained, **numbers)
@@ -298,5 +301,12 @@ def _evidence(subject: Subject, stores: Sequence[str] | None) -> polars.DataFram
     tables = [shipped_evidence(), *subject.evidence]
     for place in stores or ():
         with Store.open(place) as store:
-            tables += [evidence_of(store, name) for name in store.study_names()]
+            own = [evidence_of(store, name) for name in store.study_names()]
+        if not any(table.height for table in own):
+            problem = (
+                f"{place} has no results that count: evidence is a method beside erm with as many"
+                " settings, on the same seeds, whose runs' files are here"
+            )
+            raise InputError("--evidence", f"{problem}; leave it out")
+        tables += own
     return polars.concat(tables).unique(maintain_order=True)

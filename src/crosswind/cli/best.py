@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, StoreWord, StudyName, written
+from crosswind.cli.options import DEFAULT_OUT, StoreWord, StudyName, check_study_place, written
 from crosswind.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,14 +47,10 @@ def best_command(
     from crosswind.studies.best_settings import best_points, frozen_study
     from crosswind.studies.spec import study_from
 
-    if to is not None and to.exists():
-        raise InputError("--to", f"{to} is there already; name another file")
+    if to is not None:
+        check_study_place(to)
     with Store.open(where) as store:
-        names = store.study_names()
-        if study_name is None and len(names) != 1:
-            problem = f"{where} holds {len(names)} studies; name one"
-            raise InputError("--study", problem, names)
-        name = study_name or names[0]
+        name = store.study_named(study_name)
         entry = store.study(name)
         study = study_from({**entry["given"], "name": name}, where=f"study {name}")
         _check_by_score(study, by_score)

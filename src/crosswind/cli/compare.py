@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from crosswind.cli.options import AsJson, print_json
-from crosswind.core.errors import InputError
 
 _HELP = "A store, or STORE#STUDY where it holds several."
 
@@ -33,11 +32,10 @@ def compare_command(
         for name, word in (("A", first), ("B", second)):
             where, _, study = word.partition("#")
             store = stack.enter_context(Store.open(where))
-            names = store.study_names()
-            if not study and len(names) != 1:
-                problem = f"{where} holds {len(names)} studies: name one as {where}#STUDY"
-                raise InputError(name, problem, names)
-            records.append(gather(store, store.study(study or names[0])["name"], draws=False))
+            remedy = f": name one as {where}#STUDY"
+            records.append(
+                gather(store, store.study_named(study or None, name, remedy), draws=False)
+            )
         table = comparison(records[0], records[1], metric)
     if as_json:
         print_json(table.to_json())

@@ -9,7 +9,6 @@ import typer
 
 from crosswind.cli.completion import targets
 from crosswind.cli.options import StoreWord, StudyName
-from crosswind.core.errors import InputError
 
 
 def export_command(
@@ -43,12 +42,6 @@ def export_command(
     from crosswind.storage.store import Store
 
     with Store.open(where) as store:
-        if study is not None:
-            names = [store.study(study)["name"]]
-        else:
-            names = store.study_names()
-        if len(names) != 1:
-            raise InputError("--study", f"{where} holds {len(names)} studies; name one", names)
-        number = export(store, names[0], target, destination)
+        number = export(store, store.study_named(study), target, destination)
     entries_word = "rows" if target in ("csv", "parquet") else "runs"
     typer.echo(f"{number:,} {entries_word} written to {destination} ({target})")

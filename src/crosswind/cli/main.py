@@ -14,12 +14,13 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
+import typer.core
 
-from crosswind.core.errors import CrosswindError, one_line
+from crosswind.core.errors import CrosswindError, InputError, one_line
 from crosswind.core.log import LOGGER, shown_log
 from crosswind.core.printing import LOCALE_REMEDY, escape_output
 
@@ -81,6 +82,42 @@ def _root(
     pass
 
 
+_PATHS = ("FILE", "DIR")
+"""How the help calls a value that is a path."""
+
+
+class VerbCommand(typer.core.TyperCommand):
+    """A verb whose options are heard as they were typed, or refused: of an option that takes one
+    value the last would stand, and "" would be the working directory."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser of the words after the verb."""
+        parser: Any = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_heard(args: list[str]) -> Any:
+            values, words, order = parse(args)
+            if not ctx.resilient_parsing:  # of completion, which reads what is half typed
+                _refuse_unheard_values(values, order)
+            return values, words, order
+
+        parser.parse_args = parse_heard
+        return parser
+
+
+def _refuse_unheard_values(values: Mapping[str, Any], order: Sequence[Any]) -> None:
+    """Refuse an option for one value that was given several, and a path without a name. Raises
+    `InputError`."""
+    options = [parameter for parameter in order if parameter.param_type_name == "option"]
+    for option in options:
+        name = max(option.opts, key=len)
+        single = not (option.multiple or option.is_flag)
+        if single and options.count(option) > 1:
+            raise InputError(name, "is given twice, and one is heard; leave the others out")
+        if values.get(option.name) == "" and option.metavar in _PATHS:
+            raise InputError(name, "must not be empty")
+
+
 def command_line(verbs: Iterable[str] = MODULES) -> Any:
     """The command `crosswind` with some of its verbs: making all 21 takes longer than most of them
     need to begin."""
@@ -98,7 +135,7 @@ def command_line(verbs: Iterable[str] = MODULES) -> Any:
     app.callback()(_root)
     for verb in verbs:
         module = importlib.import_module(f"crosswind.cli.{MODULES[verb]}")
-        app.command(verb)(getattr(module, f"{verb}_command"))
+        app.command(verb, cls=VerbCommand)(getattr(module, f"{verb}_command"))
     return typer.main.get_command(app)
 
 

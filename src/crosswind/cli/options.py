@@ -46,18 +46,8 @@ Scale = Annotated[
 ]
 
 
-def folder(text: str | None) -> str | None:
-    """A folder's name. "" is the working directory to most programs, which nobody means by a
-    variable that is not set."""
-    if text == "":
-        raise typer.BadParameter("must not be empty")
-    return text
-
-
 _ROOT_HELP = "Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data."
-Root = Annotated[
-    str | None, typer.Option("--root", metavar="DIR", callback=folder, help=_ROOT_HELP)
-]
+Root = Annotated[str | None, typer.Option("--root", metavar="DIR", help=_ROOT_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 StudyName = Annotated[
     str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")
@@ -140,6 +130,17 @@ def listed_classes(words: str | None) -> list[str] | None:
     if lines:
         return [word.strip() for word in lines[0] if word.strip()]
     return []
+
+
+def check_study_place(to: Path) -> None:
+    """Refuse, before any work, a `--to FILE` that no study can be written to, or be run from.
+    Raises `InputError`."""
+    if to.exists():
+        raise InputError("--to", f"{to} is there already; name another file")
+    if to.suffix.lower() not in (".yaml", ".yml"):
+        raise InputError("--to", f"'{to}' is no FILE.yaml, which a study is")
+    if not to.parent.is_dir():
+        raise InputError("--to", f"there is no folder '{to.parent}'")
 
 
 def check_place(out: Path, endings: Sequence[str], kind: str) -> None:

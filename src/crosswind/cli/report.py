@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crosswind.storage.store import Store
 
 PAGE_NAME = "report.html"
+_PAGE_ENDINGS = (".html", ".htm")
 _SUFFIX = {"text": "txt", "csv": "csv", "latex": "tex", "json": "json"}
 
 
@@ -78,6 +79,7 @@ def report_command(
 
     form = _checked_form(form, table_choice, out, as_json)
     paged = _is_paged(page, no_page, usual=form == "text" and out is None)
+    _check_places(page, figures)
     with Store.open(where) as store, no_collection():
         if study is not None:
             names = [store.study(study)["name"]]
@@ -111,6 +113,17 @@ def _is_paged(page: Path | None, no_page: bool, usual: bool) -> bool:
             "--page", f"names {page} for the page, and --no-page wants none; leave one"
         )
     return not no_page and (page is not None or usual)
+
+
+def _check_places(page: Path | None, figures: Path | None) -> None:
+    """Refuse, before anything is printed, a place that no page and no figures can be written to.
+    Raises `InputError`."""
+    if page is not None and page.is_dir():
+        raise InputError("--page", f"{page} is a folder; name a file in it, such as {PAGE_NAME}")
+    if page is not None and page.suffix.lower() not in _PAGE_ENDINGS:
+        raise InputError("--page", f"'{page}' is no FILE.html, which the page is")
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise InputError("--figures", f"{figures} is a file; name a folder")
 
 
 def _checked_form(

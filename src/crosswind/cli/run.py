@@ -18,9 +18,9 @@ from crosswind.cli.options import (
     Overrides,
     Scale,
     StudyWord,
-    folder,
     print_json,
     progress_bar,
+    refuse_unheard,
 )
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError, StoreError, counted
@@ -58,7 +58,7 @@ def run_command(
         ),
     ] = None,
     out_word: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)
+        str, typer.Option("--out", metavar="DIR", help="Where results go.")
     ] = DEFAULT_OUT,
     settings: Overrides = None,
     scale: Scale = None,
@@ -127,6 +127,9 @@ def run_command(
             "--store",
             f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out",
         )
+    if address is not None:
+        problem = "is how many processors of this machine run; a cluster at --address has its own"
+        refuse_unheard({"--workers": workers}, problem)
     processes = usable_cores()
     if workers_per_gpu is not None:
         processes = _workers_of_cards(workers_per_gpu, workers, engine)
@@ -140,6 +143,7 @@ def run_command(
         check_ready,
         devices_of,
         engine_of,
+        replaced_study,
         run_plan,
         slow_devices,
     )
@@ -167,6 +171,8 @@ def run_command(
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
+        for text in replaced_study(planned, store):
+            typer.echo(f"warning: {text}", err=True)
         traces = out / "profile" if profile else None
         with (
             progress_bar() as display,
@@ -335,7 +341,8 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
             where,
         )
-    warn_of_damage(name, damaged, where)
+    place = f"{where} --out {store.out}" if "://" in where else where
+    warn_of_damage(name, damaged, place)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     return 1 if summary.failed or summary.stopped else 0

@@ -19,7 +19,7 @@ from crosswind.cli.options import (
     print_json,
     progress_bar,
 )
-from crosswind.core.errors import one_line
+from crosswind.core.errors import InputError, one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
@@ -180,6 +180,7 @@ def check_command(
     from crosswind.storage.store import Store
     from crosswind.studies.given_files import changed_files
 
+    _check_folder(out)
     with Store.open(where, out) as store:
         files = (
             store.files(study) if store.out else {}
@@ -229,6 +230,16 @@ def check_command(
     elif damaged:
         typer.echo("--repair has them done again by the next crosswind run")
     return 1 if damaged or changed else 0
+
+
+def _check_folder(out: Path | None) -> None:
+    """Refuse a folder in which no job left files: all would be called gone, and `--repair` would
+    forget them. Raises `InputError`."""
+    from crosswind.storage.artifacts import FOLDER
+
+    if out is not None and not (out / FOLDER).is_dir():
+        problem = f"{out} has no folder {FOLDER}, so not the files of this store's jobs"
+        raise InputError("--out", f"{problem}; name the folder that crosswind run --out named")
 
 
 def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, Overrides, Scale, StudyWord, folder
-from crosswind.core.errors import InputError, one_line
+from crosswind.cli.options import DEFAULT_OUT, Overrides, Scale, StudyWord
+from crosswind.core.errors import InputError, StoreError, one_line
 
 _TIME = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")
 LAST_SECONDS = 60
@@ -54,7 +54,7 @@ def submit_command(
         typer.Option("--store", metavar="URL", help="The PostgreSQL database of the results."),
     ] = None,
     out_word: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Where files go.", callback=folder)
+        str, typer.Option("--out", metavar="DIR", help="Where files go.")
     ] = DEFAULT_OUT,
     settings: Overrides = None,
     scale: Scale = None,
@@ -68,8 +68,10 @@ def submit_command(
     from crosswind.studies.plan import plan_of
 
     _check_options(slurm, tasks, store_url, time, {"--partition": partition, "--account": account})
-    planned = plan_of(study, scale, settings or ())
     out = Path(out_word).absolute()
+    if out.is_file():
+        raise InputError("--out", f"{out_word} is a file; name a folder")
+    planned = plan_of(study, scale, settings or ())
     words = {"--store": store_url, "--scale": scale}
     program = str(Path(sys.executable).with_name("crosswind"))
     if Path(study).is_file():
@@ -128,6 +130,13 @@ def _check_options(
     if store_url is not None and "://" not in store_url:
         problem = f"{store_url!r} is no URL such as postgresql://HOST/NAME"
         raise InputError("--store", f"{problem}; a folder is named by --out")
+    if store_url is not None:
+        from crosswind.storage.database import check_url
+
+        try:
+            check_url(store_url)
+        except StoreError as error:
+            raise InputError("--store", str(error)) from None
     if time is not None and not _TIME.fullmatch(time):
         raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
     for option, name in names.items():

@@ -78,19 +78,36 @@ def library_path(path: Path) -> Path | io.BytesIO:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes
-    or the new, never a mixture."""
+    or the new, never a mixture.
+
+    A link stays one, and the file at its end is written. What is no file, such as /dev/stdout or a
+    pipe, is written to and stays what it is.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    if _is_device(path):
+        path.write_bytes(data)
+        return
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    sync(target.parent)
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path, or the end of a link, is there and is neither a file nor a folder."""
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except OSError:
+        return False
+    return kind not in (stat.S_IFREG, stat.S_IFDIR)
 
 
 def sync(path: Path) -> None:

@@ -55,6 +55,12 @@ class DifferenceSummary:
             return None
         return (self.high - self.low) / 2
 
+    @property
+    def crossed(self) -> bool:
+        """Whether several split seeds have several seeds each: the interval is then not that of the
+        t-test, whose power says nothing of it."""
+        return 1 < self.splits < self.n
+
 
 @dataclass(frozen=True)
 class Difference(DifferenceSummary):
@@ -148,16 +154,59 @@ def paired(
         t = -abs(difference.mean) / standard_error
         p = float(2 * stdtr(difference.n - 1, t))
     elif difference.sd:
-        half = _crossed_half_width(_rectangle(differences))
-        low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if half(math.exp(middle)) > abs(difference.mean) else (low, middle)
-            )
-        p = math.exp(high)
+        p = _p_of(_crossed_half_width(_rectangle(differences)), difference.mean)
     missing = len(set(values) | set(reference)) - difference.n
     return Difference(**{**vars(difference), "missing": missing, "p": p})
+
+
+def _p_of(half: Callable[[float], float], mean: float) -> float:
+    """The p at which the interval of level 1 - p around `mean` ends at 0, of its half-width by p."""
+    low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if half(math.exp(middle)) > abs(mean) else (low, middle)
+    return math.exp(high)
+
+
+def unpaired_runs(
+    reference: Mapping[Any, float], values: Mapping[Any, float], level: float = 0.95
+) -> Difference:
+    """Mean of `values` minus mean of `reference` over runs by seed, the two taken as independent.
+
+    Of one split seed on both sides as `unpaired` has it. Where a side has several split seeds
+    crossed with several seeds its runs are not independent, and the half-width is h^2 = h_a^2 +
+    h_b^2 of those that `over_runs` gives to both means: at least `level` is covered for any
+    variances, as of one mean (Banerjee 1960).
+    """
+    sides = [over_runs(reference, level), over_runs(values, level)]
+    if not any(side.crossed for side in sides):
+        return unpaired(list(reference.values()), list(values.values()), level)
+    mean = sides[1].mean - sides[0].mean
+    n = sides[0].n + sides[1].n
+    n_splits = max(side.splits for side in sides)
+    spreads = [side.sd for side in sides if side.sd is not None]
+    if len(spreads) < 2 or not any(spreads):
+        return Difference(mean, None, n, None, None, n_splits)
+    halves = [_half_width(runs) for runs in (reference, values)]
+
+    def half(p: float) -> float:
+        return math.hypot(*(half_of_side(p) for half_of_side in halves))
+
+    low = mean - half(1 - level)
+    high = mean + half(1 - level)
+    return Difference(mean, math.hypot(*spreads), n, low, high, n_splits, p=_p_of(half, mean))
+
+
+def _half_width(values: Mapping[Any, float]) -> Callable[[float], float]:
+    """The half-width of the interval of a mean over runs, at level 1 - p."""
+    averaged = over_runs(values)
+    if averaged.crossed and averaged.sd:
+        return _crossed_half_width(_rectangle(values))
+    from scipy.special import stdtrit
+
+    df = max(1, averaged.n - 1)  # of a single run there is no spread, and the error is 0
+    error = (averaged.sd or 0.0) / math.sqrt(averaged.n)
+    return lambda p: -float(stdtrit(df, p / 2)) * error
 
 
 def unpaired(

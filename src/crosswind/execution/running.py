@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from crosswind.core.errors import InputError, unknown
+from crosswind.core.errors import InputError, counted, unknown
 from crosswind.core.registry import facts
 from crosswind.core.types import Job, canonical
 from crosswind.data.dataset import AttributedDataset
@@ -143,6 +143,21 @@ def slow_devices(plan: Plan) -> list[str]:
         f"training.precision = bf16 on {device} asks for bfloat16, {text}"
         for device, text in slow.items()
         if text
+    ]
+
+
+def replaced_study(plan: Plan, store: Store) -> list[str]:
+    """A warning where the store has a study of this name that was another one: its runs are kept,
+    and no table of the study shows them any more."""
+    name = plan.study.name
+    keys = {job.key for job in plan.jobs}
+    n_runs = store.left_behind(name, plan.study.model_dump(), keys)
+    if not n_runs:
+        return []
+    return [
+        f"study {name} was run into {store.name} with other settings: {counted(n_runs, 'run')} of"
+        " then that ended are no part of it as it is now, and no table shows them; they are kept,"
+        f" and are shown again by the command of then; --set name={name}-2 keeps both studies"
     ]
 
 

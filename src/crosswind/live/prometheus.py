@@ -65,7 +65,7 @@ def _lines(state: Mapping[str, Any]) -> Iterator[str]:
         for labels, value in samples:
             yield f"{name}{_in_braces(labels)} {float(value)!r}"
     name = "crosswind_job_seconds"
-    yield f"# HELP {name} Seconds of the jobs of the study that ended, by kind."
+    yield f"# HELP {name} Seconds of the jobs of the study that ended, by kind; jobs done in one go have those of all."
     yield f"# TYPE {name} summary"
     for kind, ended in state["job_seconds"].items():
         of_kind = _in_braces({**study, "kind": kind})

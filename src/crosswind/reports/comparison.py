@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from crosswind.core.errors import InputError, counted, unknown
-from crosswind.evaluation.compare import Difference, DifferenceSummary, over_runs, paired, unpaired
+from crosswind.evaluation.compare import (
+    Difference,
+    DifferenceSummary,
+    over_runs,
+    paired,
+    unpaired_runs,
+)
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import Family, judged_together, percent
 from crosswind.reports.gather import StudyRecord
@@ -23,13 +29,20 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     set and rule that both have.
 
     Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the
-    same split seeds. Elsewhere the means are compared (Welch 1947). p is adjusted for all rows
+    same split seeds. Elsewhere the means are compared (Welch 1947; of seeds crossed with split
+    seeds Banerjee 1960). p is adjusted for all rows
     together (Holm 1979), and the interval of a difference has the level that this comes to. Raises
     `InputError` for another `metric`, and where the studies share no row.
     """
     if metric not in METRICS:
         raise unknown("--metric", "metric", metric, METRICS)
-    scores = _Scores(_values(first, metric), _values(second, metric), _have_one_deal(first, second))
+    scores = _Scores(
+        _values(first, metric),
+        _values(second, metric),
+        _have_one_deal(first, second),
+        _rows_of_sets(first),
+        _rows_of_sets(second),
+    )
     if not scores.shared:
         raise InputError(
             "B",
@@ -71,11 +84,13 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
 @dataclass(frozen=True)
 class _Scores:
     """The scores of two studies by what they are of and by run; `one_deal`: whether their test rows
-    are dealt by the same split seeds."""
+    are dealt by the same split seeds. `first_rows`, `second_rows`: how many rows were tested on."""
 
     first: Mapping[_About, Mapping[Any, float]]
     second: Mapping[_About, Mapping[Any, float]]
     one_deal: bool
+    first_rows: Mapping[_About, int]
+    second_rows: Mapping[_About, int]
 
     @cached_property
     def shared(self) -> list[_About]:
@@ -97,7 +112,7 @@ class _Scores:
             difference = paired(first_values, second_values, level)
             if difference is not None:
                 return difference
-        return unpaired(list(first_values.values()), list(second_values.values()), level)
+        return unpaired_runs(first_values, second_values, level)
 
 
 def _differs(name: str, shared: Sequence[_About]) -> bool:
@@ -130,17 +145,43 @@ def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
         ),
         (
             "Pairs are runs of one seed. Without them the means are compared, and their seeds are"
-            " taken as independent."
+            " taken as independent; seeds that are crossed with split seeds are not."
         ),
     ]
     if not scores.one_deal:
         notes.append(
             "The split seeds differ, so the test rows are not the same and no runs are paired."
         )
+    notes += _row_notes(scores)
     left_out = len(scores.first) + len(scores.second) - 2 * len(scores.shared)
     if left_out:
         notes.append(f"{counted(left_out, 'row')} that only one study has left out.")
     return notes
+
+
+def _row_notes(scores: _Scores) -> list[str]:
+    """That a test set has not the same number of rows in both studies, and so not the same rows."""
+    uneven: dict[str, str] = {}
+    for about in scores.shared:
+        first_rows, second_rows = (
+            rows.get(about) for rows in (scores.first_rows, scores.second_rows)
+        )
+        if first_rows and second_rows and first_rows != second_rows:
+            uneven.setdefault(about[0].set, f"{first_rows:,} rows in A and {second_rows:,} in B")
+    listed = "; ".join(f"{name} has {words}" for name, words in uneven.items())
+    if not listed:
+        return []
+    return [f"The test rows are not the same, and a difference may be one of rows: {listed}."]
+
+
+def _rows_of_sets(record: StudyRecord) -> dict[_About, int]:
+    """The largest number of test rows of a run, by place, shift and method."""
+    rows_of = {}
+    for setting_results in record.places:
+        setting = setting_results.place._replace(study="")
+        for (shift, method), entry in setting_results.entries.items():
+            rows_of[setting, shift, method] = max(filter(None, entry.column("n")), default=0)
+    return rows_of
 
 
 def _values(record: StudyRecord, metric: str) -> dict[_About, Mapping[Any, float]]:

@@ -72,14 +72,16 @@ def _kept(store: Store, study: str) -> dict[str, Any] | None:
         is_kept = isinstance(kept, dict) and (store.out / str(kept.get("page"))).is_file()
     except (OSError, ValueError, StoreError):
         return None
-    return kept if is_kept and kept.get("study") == study else None
+    # A folder that was copied or moved has the text of the one it was, whose place it names.
+    is_of_here = is_kept and kept.get("store") == store.name
+    return kept if is_of_here and kept.get("study") == study else None
 
 
 def save_text(store: Store, study: str, state: str | None, kept: Mapping[str, Any]) -> None:
     """Keep what a study had to say in this state. A folder that cannot be written keeps nothing."""
     if state is None:
         return
-    values = {"study": study, "state": state, **kept}
+    values = {"store": store.name, "study": study, "state": state, **kept}
     try:
         write_atomically(store.out / FILE, json.dumps(values).encode())
     except (OSError, StoreError):

@@ -25,6 +25,8 @@ from crosswind.core.files import sync
 from crosswind.core.types import file_hash
 
 _KEY = re.compile(r"[0-9a-z]{4,128}")
+FOLDER = "artifacts"
+"""The folder of what finished runs left, below that of a store."""
 
 
 def check_key(key: str) -> str:
@@ -38,13 +40,13 @@ def check_key(key: str) -> str:
 def artifact_folder(out: Path, key: str) -> Path:
     """Where the files of the finished run `key` lie; two levels, so that no folder has many
     thousand entries."""
-    return out / "artifacts" / check_key(key)[:2] / key
+    return out / FOLDER / check_key(key)[:2] / key
 
 
 def keys_with_folder(out: Path) -> set[str]:
     """The keys of the runs that have a folder in `artifact_folder`'s place."""
     try:
-        tops = [entry.path for entry in os.scandir(out / "artifacts") if entry.is_dir()]
+        tops = [entry.path for entry in os.scandir(out / FOLDER) if entry.is_dir()]
     except FileNotFoundError:
         return set()
     return {name for top in tops for name in os.listdir(top)}
@@ -58,7 +60,7 @@ def checkpoint_folder(out: Path, key: str) -> Path:
 def staging_area(out: Path, driver: str) -> Path:
     """Where the runs of `driver` write; on the file system of `artifact_folder`, so that a move is
     one step."""
-    return out / "artifacts" / ".partial" / driver
+    return out / FOLDER / ".partial" / driver
 
 
 def staging_folder(out: Path, driver: str, key: str) -> Path:
@@ -186,7 +188,7 @@ def sweep_staging(out: Path, live: Callable[[], set[str]]) -> None:
     `live` is asked after the area was listed: a driver that enters in between is known before its
     folder is.
     """
-    folder = out / "artifacts" / ".partial"
+    folder = out / FOLDER / ".partial"
     names = _names_in(folder)
     _remove(folder, set(names) - live() if names else ())
 

@@ -275,7 +275,9 @@ def _why(error: Exception) -> str:
     return f"cannot be read or written: {text}"
 
 
-def _postgresql(url: str) -> sa.Engine:
+def check_url(url: str) -> sa.URL:
+    """The parts of the URL of a store on PostgreSQL. Raises `StoreError` for what is none; no server
+    is asked."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -286,6 +288,11 @@ def _postgresql(url: str) -> sa.Engine:
         raise StoreError(
             f"a store is a folder or a postgresql:// URL, not {parsed.get_backend_name()}://"
         )
+    return parsed
+
+
+def _postgresql(url: str) -> sa.Engine:
+    parsed = check_url(url)
     try:
         import psycopg  # noqa: F401
     except ImportError:

@@ -10,7 +10,8 @@ one that claims it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
 from crosswind.core.collection import no_collection
-from crosswind.core.errors import StoreError, shown, unknown
+from crosswind.core.errors import InputError, StoreError, shown, unknown
 from crosswind.core.types import ROWS, Job, digest
 from crosswind.storage import artifacts
 from crosswind.storage.artifacts import plain_json
@@ -123,7 +124,8 @@ class Store:
         """The folder of the runs' files. Raises `StoreError` for a PostgreSQL store opened without
         one."""
         if self._out is None:
-            raise StoreError(f"{self.name} was opened without the folder of its runs' files")
+            problem = f"{self.name} was opened without the folder of its runs' files"
+            raise StoreError(f"{problem}; --out names it where a command has that option")
         return self._out
 
     # --- studies
@@ -218,6 +220,23 @@ class Store:
                 sa.select(studies.c.name).order_by(studies.c.created, studies.c.name)
             )
         ]
+
+    def study_named(
+        self, study: str | None, field: str = "--study", remedy: str = "; name one"
+    ) -> str:
+        """The name of a study that is here, or of the only one where none is named.
+
+        Raises `StoreError` for an unknown one and where there is none yet, and `InputError` for
+        `field` where there are several; `remedy` says how one is named.
+        """
+        if study is not None:
+            return str(self.study(study)["name"])
+        names = self.study_names()
+        if not names:
+            raise StoreError(f"{self.name} holds no study yet; crosswind run puts one in")
+        if len(names) > 1:
+            raise InputError(field, f"{self.name} holds {len(names)} studies{remedy}", names)
+        return names[0]
 
     def study(self, study: str) -> dict[str, Any]:
         """The study's `name`, its specification as `given` and `resolved`, and when it was first
@@ -469,6 +488,17 @@ class Store:
             runs.c.status.in_(DONE), runs.c.files.contains(f'"{name}":', autoescape=True)
         )
         return {row.key for row in self._rows(self._of_study(query, study))}
+
+    def left_behind(self, study: str, resolved: Any, keys: Collection[str]) -> int:
+        """How many runs of the study that are done would be in it no more with this `resolved`
+        specification and these `keys` of jobs; 0 for a study that is not here yet. Runs are rows of
+        tables."""
+        rows = self._rows(sa.select(studies.c.resolved).where(studies.c.name == study))
+        if not rows or self._value(rows[0].resolved) == json.loads(plain_json(resolved)):
+            return 0
+        query = sa.select(runs.c.key).where(runs.c.kind == ROWS, runs.c.status.in_(DONE))
+        rows = self._rows(query.where(runs.c.key.in_(_keys_of(study))))
+        return sum(row.key not in keys for row in rows)
 
     def specs(self, study: str) -> dict[str, dict[str, Any]]:
         """The specification of every run of the study that is done, by key."""

@@ -65,12 +65,7 @@ def best_points(
             continue
         by_point = {point: scores.get(label, {}).get(point, []) for point in points}
         counts = {len(values) for values in by_point.values()}
-        if len(counts) > 1 or counts == {0}:
-            problem = (
-                f"holds from {min(counts)} to {max(counts)} runs of the points of {label} that"
-                f" {rule_name} scored; points are compared once all of their runs are done"
-            )
-            raise InputError("STORE", problem)
+        _check_counts(study, rule_name, label, counts)
         means = {point: math.fsum(values) / len(values) for point, values in by_point.items()}
         most_ended = 0 if by_score else max(ended[label, point] for point in points)
         ranked = sorted(points, key=lambda point: (ended[label, point] < most_ended, -means[point]))
@@ -78,6 +73,25 @@ def best_points(
         numbers = max(counts), ended[label, first], len(points), means[second]
         best[label] = BestPoint(label, first, means[first], *numbers)
     return best
+
+
+def _check_counts(study: Study, rule_name: str, label: str, counts: set[int]) -> None:
+    """Refuse to compare points of different numbers of runs, and by a rule that no run followed: more
+    of its runs would not have its scores. Raises `InputError`."""
+    if len(counts) == 1 and counts != {0}:
+        return
+    rule = RULES.get(rule_name, Rule("validation"))
+    if counts == {0} and rule.set not in study.sets:
+        problem = f"chooses on the set {rule.set}, which study {study.name} has not"
+        raise InputError("--rule", f"{rule_name!r} {problem}", study.selection)
+    if counts == {0} and rule.score != "accuracy" and rule_name not in study.selection:
+        problem = f"was followed by no run of study {study.name}, whose selection does not name it"
+        raise InputError("--rule", f"{rule_name!r} {problem}", study.selection)
+    problem = (
+        f"holds from {min(counts)} to {max(counts)} runs of the points of {label} that"
+        f" {rule_name} scored; points are compared once all of their runs are done"
+    )
+    raise InputError("STORE", problem)
 
 
 def _score(metrics: Mapping[str, Any], rule: Rule) -> float:

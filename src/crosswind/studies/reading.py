@@ -422,11 +422,12 @@ def field_error(
 def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:
     """The sentence for a field that there is not, with the nearest one, also of training."""
     guess = next((name for name in valid if name.casefold() == path[-1].casefold()), None)
-    if guess is None and len(path) == 1:
-        choices = [knob.name for knob in knobs_of(TrainingSettings)]
-        training = nearest(path[-1], choices)
-        guess = f"training.{training}" if training is not None else None
-    guess = guess or nearest(path[-1], valid)
+    if guess is None:
+        names = [knob.name for knob in knobs_of(TrainingSettings)] if len(path) == 1 else []
+        settings = [name for name in names if name not in valid]
+        guess = nearest(path[-1], [*valid, *settings])
+        if guess in settings:
+            guess = f"training.{guess}"
     problem = f"unknown field {path[-1]!r}{_did_you_mean(guess)}"
     return InputError(field, problem, valid)
 

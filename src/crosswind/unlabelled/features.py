@@ -82,6 +82,11 @@ def features_of(
             problem = f"{shown(model)} has its own; leave it out"
             raise InputError(field, problem)
         return _of_run(model, rows)
+    from crosswind.storage.store import FILE_NAME
+
+    if Path(model).joinpath(FILE_NAME).is_file():
+        problem = f"is a store; name a run of it, {model}#KEY, by a key of its page's table of runs"
+        raise InputError("model", f"{model} {problem}")
     if data is None:
         raise InputError("data", "is needed: a folder of pictures, a table or a source")
     if model.endswith(".safetensors"):

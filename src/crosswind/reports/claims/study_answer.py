@@ -354,10 +354,12 @@ class _AskedStudy:
                 " Steps were chosen on labelled rows like those of the test (ORACLE), which nobody"
                 " has in practice."
             )
+        brackets = "; of single runs there is no interval"
+        if any(finding.interval is not None for finding in self.all_findings):
+            brackets = f"; brackets hold {percent(first.level)} intervals"
         return (
             f"How sure: {seeds} behind each number; {told} of {len(self.all_findings)} comparisons"
-            f" are told apart from chance (p < 0.05{by}); brackets hold {percent(first.level)}"
-            f" intervals.{oracle}"
+            f" are told apart from chance (p < 0.05{by}){brackets}.{oracle}"
         )
 
     def next_step(self) -> tuple[str, str]:
@@ -444,13 +446,12 @@ class _AskedStudy:
                 f"too few seeds to tell anything from chance; run {SEEDS_AT_LEAST} at least.",
                 self._run(SEEDS_AT_LEAST),
             )
-        powers = filter(None, map(power_words, compared))
-        widest = next(powers, "")
-        if not widest:
+        if not any(finding.difference.sd for finding in compared):
             return "every run gave the same difference: more of them would tell nothing.", ""
         splits = max(finding.difference.splits for finding in compared)
         return (
-            f"a difference of {widest}; for smaller ones run more split seeds.",
+            "what these runs would have told is not reckoned where seeds are crossed with split seeds;"
+            " for smaller differences run more split seeds.",
             self._run(2 * splits, True),
         )
 

@@ -229,6 +229,11 @@ class Cost:
     memory: float | None
     own: bool
 
+    @property
+    def worked_seconds(self) -> float:
+        """Mean seconds of a run without start-up, which a worker's first run pays for all."""
+        return self.mean * (1 - self.shares.get("prepare", 0.0))
+
 
 def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
     """Cost of the runs that were done, by data, model and method, in the order of the plan."""

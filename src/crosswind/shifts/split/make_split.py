@@ -707,9 +707,11 @@ def _lacking(planned_set: Part) -> dict[int, tuple[float, int]]:
 def _first_short_cell(planned_set: Part, short: Mapping[int, tuple[float, int]]) -> str:
     """The first cell that gives fewer rows than it was asked for, and how many more there are."""
     cell, (asked_rows, got) = next(iter(short.items()))
-    # Shares of rows need not be whole; one decimal is as much as anybody reads.
+    # Shares of rows need not be whole; one decimal is as much as anybody reads, where it tells the
+    # two numbers apart.
     if asked_rows >= 1:
-        asked = f"{asked_rows:.1f}".removesuffix(".0")
+        decimals = next((n for n in range(1, 9) if round(asked_rows, n) > got), 9)
+        asked = f"{asked_rows:.{decimals}f}".removesuffix(".0")
     else:
         asked = f"{asked_rows:.2g}"
     others = len(short) - 1
