@@ -304,9 +304,9 @@ class LoadedModel(Predictor):
 
     def evaluate(self, split: Split) -> dict[str, dict[str, Any]]:
         """Scores of every set of a split, as `cw.evaluate` gives them."""
-        from crosswind.execution.function_answers import scores_by_set
+        from crosswind.execution.function_answers import USUAL_RULE, scores_by_set
 
-        return scores_by_set(self, split, self.name)
+        return scores_by_set(self, split, USUAL_RULE)
 
     def __repr__(self) -> str:
         return f"model of {self.name} ({self.input}; {len(self.class_names)} classes)"
