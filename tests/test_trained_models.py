@@ -4,6 +4,7 @@ asks a fitted estimator of scikit-learn; and it proposes a study for a frame."""
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,13 @@ def test_it_predicts_evaluates_saves_and_loads(trained: Any, tmp_path: Path) -> 
         == cw.evaluate(model, split)["test"]["accuracy"]
     )
     other = cw.split(dataset, "ill", ["mark"], split_seed=3)
-    assert model.evaluate(other)["test"]["n"] == other.evaluation["test"].rows.size
+    with pytest.warns(UserWarning, match="was trained on"):
+        of_other = model.evaluate(other)
+    assert of_other["test"]["n"] == other.evaluation["test"].rows.size
     file = model.save(tmp_path / "deep" / "m.safetensors")
     loaded = cw.load_model(file)
     np.testing.assert_array_equal(loaded.predict_proba(dataset), probabilities)
-    assert loaded.evaluate(other)["test"]["groups"] == model.evaluate(other)["test"]["groups"]
+    assert loaded.evaluate(other)["test"]["groups"] == of_other["test"]["groups"]
     arrays = dataset.inputs(np.arange(5))
     np.testing.assert_array_equal(loaded.predict_proba(arrays), loaded.predict_proba(dataset)[:5])
     estimates = cw.estimate(str(file), dataset, dataset, label="ill")
@@ -97,6 +100,27 @@ REFUSED = [
 def test_inputs_of_another_form_are_refused(trained: Any, inputs: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         trained[0].predict(inputs)
+
+
+def test_sets_of_another_split_that_trained_the_model_are_told_of(trained: Any) -> None:
+    """Their scores were given as any test set's: 36 of 40 rows may be ones that it has learnt."""
+    model, split, dataset = trained
+    other = cw.split(dataset, "ill", ["mark"], split_seed=3)
+    trained_rows = set(split.train.rows.tolist())
+    sentences = [
+        f"set {name!r}: the model was trained on {len(trained_rows & set(rows.rows.tolist()))} of its"
+        f" {len(rows)} rows"
+        for name, rows in {**other.validation, **other.evaluation}.items()
+    ]
+    for evaluate in (model.evaluate, lambda rows: cw.evaluate(model, rows)):
+        with pytest.warns(UserWarning) as warned:
+            evaluate(other)
+        assert [str(each.message).partition(",")[0] for each in warned] == sentences
+    shifted = cw.split(dataset, "ill", ["mark"], cw.UnseenData("mark"))
+    assert not trained_rows & set(shifted.evaluation["test"].rows.tolist())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "set 'validation'")
+        model.evaluate(shifted)
 
 
 def test_files_that_hold_no_such_model_are_refused(trained: Any, tmp_path: Path) -> None:

@@ -237,6 +237,16 @@ def held(dataset: AttributedDataset, other: AttributedDataset, roles: RoleOf) ->
     return held_as
 
 
+def rows_that_trained(
+    dataset: AttributedDataset, rows: Ints, trained: AttributedDataset, train_rows: Ints
+) -> int:
+    """How many base rows of a data set show what base rows of another, or of the same, that trained
+    a model show."""
+    roles = np.full(trained.n_base, FREE, dtype=np.uint8)
+    roles[train_rows] = _TRAIN
+    return int((held(dataset, trained, roles)[rows] > 0).sum())
+
+
 def _in_any_row(unit_of: Ints, bits: RoleOf) -> RoleOf:
     """The bits of all rows of each unit."""
     out = np.zeros(int(unit_of.max()) + 1, dtype=np.uint8)
