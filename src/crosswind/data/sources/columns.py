@@ -148,6 +148,11 @@ def _plain(rows: DataFrame, name: str) -> Series:
     return column
 
 
+def blank_texts(column: Series) -> Series:
+    """Which cells of a column of text hold none, or white space and invisible characters alone."""
+    return column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")
+
+
 def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     """Which rows have a text in a column. Raises `DataError` for a column of something else."""
     import polars
@@ -157,7 +162,7 @@ def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     if column.dtype != polars.String:
         problem = f"{where} holds {str(column.dtype).lower()} values, and not texts"
         raise DataError(problem)
-    blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
+    blank = blank_texts(column).to_numpy()
     if (
         blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any()
     ):  # a CSV table has no types
