@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
+import torch
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
@@ -312,3 +313,26 @@ def test_a_fitted_estimator_is_a_model_of_a_study(tmp_path: Path) -> None:
         row["method"]: row["metrics"]["accuracy"] for row in results.rows if row["set"] == "test"
     }
     assert set(accuracy) == {"erm", "fitted"} and accuracy["fitted"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            {"method": "groupdro", "eta": 0.1},
+            "eta: is a setting of method 'groupdro'.*knobs={'eta': 0.1}",
+        ),
+        ({"hidden": 8}, "hidden: is a setting of model 'mlp'.*model={'name': 'mlp', 'hidden': 8}"),
+        ({"eta": 0.1}, "eta: unknown setting of the training loop 'eta'"),
+        ({"model": torch.nn.Linear(2, 2)}, "model: must be a name.*cw.evaluate scores a model of"),
+        (
+            {"model": {"model": "mlp"}},
+            "model: must be a name, or a mapping with a 'name' and .*settings$",
+        ),
+    ],
+)
+def test_settings_in_another_argument_are_named_with_theirs(words: Any, sentence: str) -> None:
+    split, dataset = _pictures()
+    settings = {"method": "erm", "model": "mlp", "steps": 2, **words}
+    with pytest.raises(InputError, match=sentence):
+        cw.train(settings.pop("method"), split, dataset, **settings)

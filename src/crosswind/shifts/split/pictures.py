@@ -49,11 +49,17 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
 
 
 def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
-    """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows
-    hold the same."""
-    joined = None if rows else joined_units(dataset)
-    if joined is None:
+    """Raises `InputError` where no row is left to train on, `rows` of them, because sets that are
+    tested and validated on take all, or too many rows hold the same."""
+    if rows:
         return
+    joined = joined_units(dataset)
+    if joined is None:
+        raise InputError(
+            "roles",
+            f"leave no row to train on: test and validation take all {dataset.n_base:,} rows of"
+            f" {dataset.name}; have them take fewer",
+        )
     units = len(np.unique(joined))
     if units > 1:
         contents = f"are only {units:,} different {dataset.shows}s"
