@@ -288,13 +288,13 @@ def of_inputs(inputs: Any, spec: InputSpec, name: str = "inputs") -> AttributedD
     """The data set of inputs alone, n rows of what `spec` says: images, features, or a list of
     texts, a text of several parts as a tuple. Raises `InputError` for something else."""
     if spec.kind == "text":
-        array: NDArray[Any] = texts_of(inputs)
+        array: NDArray[Any] = texts_of(inputs, name)
         contents = contents_of(array)
     else:
-        array = _numbers_of(inputs, spec)
+        array = _numbers_of(inputs, spec, name)
         contents = None
     if not len(array):
-        raise InputError("inputs", "have no rows")
+        raise InputError(name, "have no rows")
     codes = np.zeros((1, len(array)), dtype=np.uint8)
     rows = AttributeTable((Attribute("rows", ("-",)),), codes)
     plain = AttributedDataset(name, rows, distinct=frozenset())
@@ -337,22 +337,22 @@ def _is_texts(row: Any) -> bool:
     return isinstance(row, list | tuple) and bool(row) and all(isinstance(_, str) for _ in row)
 
 
-def _numbers_of(inputs: Any, spec: InputSpec) -> NDArray[Any]:
+def _numbers_of(inputs: Any, spec: InputSpec, field: str) -> NDArray[Any]:
     """Images or features of n rows as `spec` says. Raises `InputError` for something else."""
     try:
         array = np.asarray(inputs)
     except ValueError:
-        raise InputError("inputs", f"have rows of several sizes, not {spec} [n, ...]") from None
+        raise InputError(field, f"have rows of several sizes, not {spec} [n, ...]") from None
     is_image = spec.kind == "image"
     if not is_image and array.dtype == object:
         with contextlib.suppress(TypeError, ValueError):
             array = array.astype(np.float64)
     if array.dtype.kind not in "biuf":
-        raise InputError("inputs", f"must be numbers, {spec} [n, ...], not {shown(inputs)}")
+        raise InputError(field, f"must be numbers, {spec} [n, ...], not {shown(inputs)}")
     if array.shape[1:] != spec.shape or is_image != (array.dtype == np.uint8):
         remedy = how_to_make(array, spec) if is_image else ""
         problem = f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]{remedy}"
-        raise InputError("inputs", problem)
+        raise InputError(field, problem)
     return np.ascontiguousarray(array, dtype=spec.dtype)
 
 

@@ -23,6 +23,7 @@ from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
+from crosswind.unlabelled.held_rows import texts_of_memory
 from crosswind.unlabelled.model_columns import ModelColumns
 from crosswind.unlabelled.number_tables import (
     is_frame,
@@ -92,9 +93,13 @@ def read_rows(
     reads. Raises `InputError`, `DataError`.
     """
     columns = columns or ModelColumns("the model")
+    takes_texts = takes is not None and takes.kind == "text"
     if isinstance(rows_given, AttributedDataset):
         in_order, notes = columns.aligned(rows_given, field)
         named = Named(rows_given.name, in_order, _numbers, notes=notes)
+    elif takes_texts and (is_frame(rows_given) or isinstance(rows_given, tuple)):
+        of_texts, label = texts_of_memory(rows_given, field, text, label)
+        named = Named(of_texts.name, of_texts, _numbers)
     elif is_frame(rows_given) or isinstance(rows_given, tuple):
         named, label = _of_memory(rows_given, field, takes, label, columns)
     else:
