@@ -336,3 +336,21 @@ def test_settings_in_another_argument_are_named_with_theirs(words: Any, sentence
     settings = {"method": "erm", "model": "mlp", "steps": 2, **words}
     with pytest.raises(InputError, match=sentence):
         cw.train(settings.pop("method"), split, dataset, **settings)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_without_finite_scores_are_refused(value: float, tmp_path: Path) -> None:
+    """They were the first class, with probabilities NaN."""
+    draw = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", draw.normal(size=(40, 3)))
+    rows = polars.DataFrame({"kind": ["a", "b"] * 20, "site": ["s", "s", "t", "t"] * 10})
+    rows.write_csv(tmp_path / "rows.csv")
+    data = cw.load("features", path=str(tmp_path / "rows.csv"), features=str(tmp_path / "x.npy"))
+    split = cw.split(data, "kind", ["site"], test=0.25)
+    model = cw.train("erm", split, data, model="linear-probe", steps=2, validate_every=2)
+    inputs = np.zeros((5, 3))
+    assert len(model.predict(inputs)) == 5
+    inputs[[1, 4], 2] = value
+    for ask in (model.predict, model.predict_proba):
+        with pytest.raises(InputError, match=r"no answer in row 2 \(1 more such row\).*holds NaN"):
+            ask(inputs)

@@ -94,7 +94,9 @@ class Predictor:
         name = rule if rule is not None else next(iter(by_rule))
         if name not in by_rule:
             raise InputError("rule", f"this model has no selection {name!r}", by_rule)
-        return by_rule[name]["rows"]
+        predictions = by_rule[name]["rows"]
+        _refuse_no_numbers(predictions)
+        return predictions
 
     def in_its_columns(self, split: Split) -> Split:
         """A split on the same rows with the inputs of a table in the order in which the model reads
@@ -121,6 +123,21 @@ class Predictor:
 
     def _columns(self) -> ModelColumns:
         raise NotImplementedError
+
+
+def _refuse_no_numbers(predictions: Predictions) -> None:
+    """Refuse scores that are no finite numbers, whose largest would be the first class whatever the
+    row. Raises `InputError`."""
+    if predictions.logits is None:
+        return
+    rows = np.flatnonzero(~np.isfinite(predictions.logits).all(axis=1))
+    if rows.size:
+        more = f" ({counted(rows.size - 1, 'more such row')})" if rows.size > 1 else ""
+        raise InputError(
+            "inputs",
+            f"have no answer in row {rows[0] + 1}{more}: the scores there are no finite numbers;"
+            " the row holds NaN or infinity, or the training diverged",
+        )
 
 
 @dataclass(frozen=True, repr=False)
