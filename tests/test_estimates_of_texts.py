@@ -108,3 +108,26 @@ def test_an_array_of_pictures_stands_beside_a_data_set() -> None:
     ]
     with pytest.raises(InputError, match="data: are uint8 .*put the channels last"):
         of(model, pixels.transpose(0, 3, 1, 2), pictures)
+
+
+def test_a_file_of_weights_is_asked_about_arrays_of_pictures(tmp_path: Path) -> None:
+    """They were taken for frames of numbers, and refused."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    moods = ["bad", "good"] * 20
+    pictures = cw.from_frame({"mood": moods, "kind": ["a", "a", "b", "b"] * 10}, pixels)
+    split = cw.split(pictures, "mood", ["kind"], test=0.25)
+    model = cw.train("erm", split, pictures, model="mlp", steps=4, validate_every=2)
+    file = str(model.save(tmp_path / "m.safetensors"))
+    estimates = of(file, pixels, (pixels, moods), label=None)
+    expected = of(file, pictures, pictures)
+    assert estimates.source_accuracy == (model.predict(pixels) == np.array(moods)).mean()
+    assert [row.estimate.accuracy for row in estimates.rows] == [
+        row.estimate.accuracy for row in expected.rows
+    ]
+    for data, source, sentence in (
+        (pixels, (pixels, moods[1:]), "source: has 40 pictures and 39 labels"),
+        (pixels, pixels, "source: must be a pair of pictures and labels, or name a folder"),
+        (pixels / 255, pictures, "data: are float64 .* make floats in"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            of(file, data, source, label=None if source is not pictures else "mood")

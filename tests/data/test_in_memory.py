@@ -358,3 +358,11 @@ def test_what_are_no_pictures_of_the_model_is_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         of_inputs(inputs, InputSpec.image(8, 8, 3))
+
+
+def test_rows_without_a_text_are_refused_with_the_setting_that_leaves_them_out() -> None:
+    """The sentence named the setting of another function."""
+    frame = {"text": ["good film", None], "kind": ["a", "b"]}
+    with pytest.raises(DataError, match='row 2 has no text; take it out, or say empty="leave-out"'):
+        cw.from_frame(frame, text="text")
+    assert cw.from_frame(frame, text="text", empty="leave-out").n_rows == 1

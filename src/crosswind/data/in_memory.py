@@ -19,7 +19,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
 from crosswind.data.held_pictures import how_to_make, picture_of, pictures_of
 from crosswind.data.one_value import doubts_of
-from crosswind.data.sources.columns import of_columns, with_inputs
+from crosswind.data.sources.columns import LEAVE_BLANK_OUT, of_columns, with_inputs
 from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.sources.tables import Table
 from crosswind.data.spellings import shown_apart
@@ -112,6 +112,8 @@ def from_frame(
         dataset = table.of(rows, f"the frame {name!r}").dataset
     except NoValue as error:
         raise DataError(f"{error}; {_FILL_IN}") from None
+    except DataError as error:
+        raise DataError(str(error).replace(LEAVE_BLANK_OUT, 'empty="leave-out"')) from None
     return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
 
 

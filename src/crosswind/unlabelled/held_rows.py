@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
@@ -56,6 +58,26 @@ def texts_of_memory(
     if label is not None:
         raise InputError(field, f"must be {LABELLED_FORMS}, not {shown(rows)}")
     return of_inputs(rows, InputSpec.text(), field), None
+
+
+def pictures_of_memory(
+    rows: Any, takes: InputSpec, field: str, label: str | None
+) -> tuple[AttributedDataset, str | None]:
+    """An array of pictures as a model takes them, or a pair of one and labels, with the name of
+    their column of labels; `label` as in `texts_of_memory`. Raises `InputError`, `DataError`."""
+    if not isinstance(rows, tuple):
+        if label is not None:
+            raise InputError(field, "must be a pair of pictures and labels, or name a folder")
+        return of_inputs(rows, takes, field), None
+    if len(rows) != 2 or label is None:
+        raise InputError(field, "must be a pair of pictures and labels")
+    pixels = of_inputs(rows[0], takes, field)
+    labels = [str(value) for value in np.asarray(rows[1]).tolist()]
+    if pixels.n_rows != len(labels):
+        raise InputError(field, f"has {pixels.n_rows:,} pictures and {len(labels):,} labels")
+    name = label or LABEL
+    dataset = from_frame({name: labels}, pixels.inputs(np.arange(len(labels))), name=field)
+    return dataset, name
 
 
 def _of_frame(

@@ -23,9 +23,10 @@ from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
-from crosswind.unlabelled.held_rows import texts_of_memory
+from crosswind.unlabelled.held_rows import pictures_of_memory, texts_of_memory
 from crosswind.unlabelled.model_columns import ModelColumns
 from crosswind.unlabelled.number_tables import (
+    has_column_names,
     is_frame,
     number_table,
     table_of_memory,
@@ -141,6 +142,9 @@ def _of_memory(
 ) -> tuple[Named, str | None]:
     """The rows of a frame, an array, or a pair of one of these and labels, and the name of their
     column of labels."""
+    if takes is not None and takes.kind == "image" and not has_column_names(rows_given):
+        pictures, label = pictures_of_memory(rows_given, takes, field, label)
+        return Named(f"the pictures of {field}", pictures, _numbers), label
     if takes is not None and takes.kind != "features":
         raise InputError(
             field,
