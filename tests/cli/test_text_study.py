@@ -267,3 +267,5 @@ def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) 
     blank.with_columns(text.alias("text")).write_csv("unseen.csv")
     assert _status(["init", "unseen.csv", "--label", "stars", "--text", "text"]) == 0
     assert "2 rows without a text left out" in capsys.readouterr().err
+    assert _status(["init", "reviews.csv", "--label", "text"]) == 2
+    assert "--label: 'text' holds the texts that a model reads" in capsys.readouterr().err

@@ -320,6 +320,18 @@ def _label(
 ) -> Label:
     """The label of a table. Raises `InputError` for a column that is named and cannot be one,
     `DataError` for a table that has none, and says what else it lacks."""
+    if (
+        named is not None
+        and inputs is not None
+        and named in inputs.columns
+        and named not in columns
+    ):
+        contents = {"images": "the paths of the pictures", "texts": "the texts"}.get(inputs.kind)
+        raise InputError(
+            "--label",
+            f"{named!r} holds {contents or 'the numbers'} that a model reads, and cannot be predicted",
+            columns,
+        )
     try:
         label = label_of(rows, columns, table, named)
         problem = _no_label(columns, rows.height)
