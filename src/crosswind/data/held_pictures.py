@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import DataError, shown
 from crosswind.core.types import InputSpec
 
+_LAST = "put the channels last, x.transpose(0, 2, 3, 1)"
 _KINDS = "uint8 [h, w] or uint8 [h, w, 1] or [h, w, 3] each"
 
 
@@ -71,28 +72,46 @@ def grey_levels(images: NDArray[Any], image_words: str = "images") -> NDArray[np
 
 
 def how_to_make(images: NDArray[Any], spec: InputSpec | None = None) -> str:
-    """What makes pictures of an array that is nearly one, as the end of a sentence; empty where
+    """The end of a sentence on what makes pictures of an array that is nearly one; empty where
     nothing does. `spec`: what one picture is, where that is fixed."""
-    remedies = []
-    shape = images.shape
-    channels = (1, 3) if spec is None else spec.shape[2:]
-    if spec is not None and shape == spec.shape:
-        remedies.append("a picture alone is a batch of one, x[None]")
-    elif len(shape) == 4 and shape[3] not in channels and shape[1] in channels:
-        remedies.append("put the channels last, x.transpose(0, 2, 3, 1)")
-    elif len(shape) == 4 and shape[3] == 4:
-        remedies.append("leave the fourth channel out, x[..., :3]")
-    elif spec is not None and len(shape) == 4 and shape[1:3] != spec.shape[:2]:
-        remedies.append(f"make them {spec.shape[0]} x {spec.shape[1]} pixels")
-    elif spec is not None and len(shape) == 3 and shape[1:] == spec.shape[:2]:
-        remedies.append(f"give them {spec.shape[2]} channels, np.repeat(x[..., None], 3, axis=3)")
-    if images.dtype.kind == "f":
-        remedies.append("make floats in [0, 1] grey levels, (255 * x).round().astype('uint8')")
-    elif images.dtype.kind in "iu" and images.dtype != np.uint8:
-        remedies.append("make them grey levels of 0 to 255, x.astype('uint8')")
-    elif images.dtype.kind == "b":
-        remedies.append("make them grey levels, 255 * x.astype('uint8')")
+    of_shape = _of_any_shape(images.shape) if spec is None else _of_shape(images.shape, spec)
+    remedies = [remedy for remedy in (of_shape, _of_kind(images.dtype)) if remedy]
     return f"; {', and '.join(remedies)}" if remedies else ""
+
+
+def _of_any_shape(shape: tuple[int, ...]) -> str:
+    """The remedy for the shape of a batch of pictures of any size."""
+    if len(shape) != 4 or shape[3] in (1, 3):
+        return ""
+    if shape[1] in (1, 3):
+        return _LAST
+    return "leave the fourth channel out, x[..., :3]" if shape[3] == 4 else ""
+
+
+def _of_shape(shape: tuple[int, ...], spec: InputSpec) -> str:
+    """The remedy for the shape of a batch of pictures of one size."""
+    height, width, channels = spec.shape
+    if shape == spec.shape:
+        return "a picture alone is a batch of one, x[None]"
+    if shape[1:] == (channels, height, width):
+        return _LAST
+    if shape[1:] == (height, width, 4):
+        return "leave the fourth channel out, x[..., :3]"
+    if shape[1:] == (height, width):
+        return f"give them {channels} channels, np.repeat(x[..., None], {channels}, axis=3)"
+    return f"make them {height} x {width} pixels" if len(shape) == 4 else ""
+
+
+def _of_kind(dtype: np.dtype[Any]) -> str:
+    """The remedy for numbers that are no grey levels."""
+    if dtype == np.uint8:
+        return ""
+    remedies = {
+        "f": "make floats in [0, 1] grey levels, (255 * x).round().astype('uint8')",
+        "b": "make them grey levels, 255 * x.astype('uint8')",
+    }
+    of_integers = "make them grey levels of 0 to 255, x.astype('uint8')"
+    return remedies.get(dtype.kind, of_integers if dtype.kind in "iu" else "")
 
 
 def _is_pil(image: Any) -> bool:

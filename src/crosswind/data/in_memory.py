@@ -79,7 +79,7 @@ def from_frame(
         has_column(rows, label, "the frame", "label")
         if columns is not None:
             columns = list(dict.fromkeys([label, *columns]))
-    if images is not None and not isinstance(images, str | Path):
+    if _is_held(images):
         unread = {"numbers": numbers, "categories": categories, "text": text, "size": size}
         _refuse_beside_pictures(unread)
         taken = (path_column,) if path_column in rows.columns else ()
@@ -108,13 +108,23 @@ def from_frame(
         blank="leave-out" if empty == "leave-out" else "refuse",
         columns=_listed(columns),
     )
+    dataset = _of_table(table, rows, f"the frame {name!r}")
+    return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
+
+
+def _of_table(table: Table, rows: DataFrame, name: str) -> AttributedDataset:
+    """The data set that a table makes of rows, refused in the words of `from_frame`."""
     try:
-        dataset = table.of(rows, f"the frame {name!r}").dataset
+        return table.of(rows, name).dataset
     except NoValue as error:
         raise DataError(f"{error}; {_FILL_IN}") from None
     except DataError as error:
         raise DataError(str(error).replace(LEAVE_BLANK_OUT, 'empty="leave-out"')) from None
-    return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
+
+
+def _is_held(images: Any) -> bool:
+    """Whether images are held by the program, and are no folder."""
+    return images is not None and not isinstance(images, str | Path)
 
 
 def _refuse_beside_pictures(settings: Mapping[str, Any]) -> None:
@@ -217,19 +227,7 @@ def from_torch(
 
     Raises `InputError` for settings, `DataError` for items that are no images of one size.
     """
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise InputError("dataset", _why_no_items(dataset))
-    n = len(dataset)
-    classes = [str(value) for value in getattr(dataset, "classes", None) or ()]
-    pixels: list[NDArray[np.uint8]] = []
-    labels: list[int | str] = []
-    for position in range(n):
-        sample = dataset[position]
-        image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
-        item = f"item {position} of {name!r}"
-        pixels.append(picture_of(image, item))
-        if other_values and not isinstance(other_values[0], dict):
-            labels.append(_label_of(other_values[0], classes, item))
+    pixels, labels = _items_of(dataset, name)
     if not pixels:
         raise DataError(f"the data set {name!r} has no items")
     shapes = {image.shape for image in pixels}
@@ -243,7 +241,7 @@ def from_torch(
         frame = {}
     else:
         frame = frame_of(attributes, "attributes").to_dict(as_series=False)
-    if len(labels) == n and label not in frame:
+    if len(labels) == len(pixels) and label not in frame:
         frame[label] = labels
     if not frame:
         raise InputError(
@@ -251,6 +249,24 @@ def from_torch(
         )
     rows = frame_of(frame, "attributes")
     return _held(rows, np.stack(pixels), name, unit, columns, ())
+
+
+def _items_of(dataset: Any, name: str) -> tuple[list[NDArray[np.uint8]], list[int | str]]:
+    """The pictures of a data set of torch, and the labels of the items that have one. Raises
+    `InputError` for what is no such data set, `DataError` for its items."""
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError("dataset", _why_no_items(dataset))
+    classes = [str(value) for value in getattr(dataset, "classes", None) or ()]
+    pixels: list[NDArray[np.uint8]] = []
+    labels: list[int | str] = []
+    for position in range(len(dataset)):
+        sample = dataset[position]
+        image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
+        item = f"item {position} of {name!r}"
+        pixels.append(picture_of(image, item))
+        if other_values and not isinstance(other_values[0], dict):
+            labels.append(_label_of(other_values[0], classes, item))
+    return pixels, labels
 
 
 def _why_no_items(dataset: Any) -> str:

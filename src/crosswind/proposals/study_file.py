@@ -465,7 +465,7 @@ def _options(
     elif inputs.kind == "texts":
         names = list(inputs.columns)
         options["text"] = names[0] if len(names) == 1 else names
-        cells = _of_columns(rows, names).cast(str)
+        cells = [column.cast(str) for column in _of_columns(rows, names)]
         blank = int(np.any([blank_texts(column).to_numpy() for column in cells], axis=0).sum())
         if blank:
             options["blank"] = "leave-out"

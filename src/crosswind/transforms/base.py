@@ -97,7 +97,7 @@ class Transform(ABC):
             its shape, dtype and device.
         """
         check_inputs = {"image": self._checked_images, "features": self._checked_vectors}
-        checked = check_inputs.get(self.takes, self._checked_texts)(inputs)
+        checked: Any = check_inputs.get(self.takes, self._checked_texts)(inputs)
         if len(keys) != len(inputs):
             problem = f"needs one key for each of {len(inputs)} {KINDS_OF_INPUTS[self.takes]}, not {len(keys)}"
             raise InputError(self._whose, problem)
@@ -111,7 +111,7 @@ class Transform(ABC):
             return torch.from_numpy(self.apply(checked, keys)).to(inputs)
         from crosswind.transforms.layout import laid_out_as
 
-        changed = self.apply(checked, keys)
+        changed: Any = self.apply(checked, keys)
         if changed.shape != checked.shape or changed.dtype != checked.dtype:
             raise InputError(
                 self._whose,

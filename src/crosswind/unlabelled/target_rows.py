@@ -94,15 +94,11 @@ def read_rows(
     reads. Raises `InputError`, `DataError`.
     """
     columns = columns or ModelColumns("the model")
-    takes_texts = takes is not None and takes.kind == "text"
     if isinstance(rows_given, AttributedDataset):
         in_order, notes = columns.aligned(rows_given, field)
         named = Named(rows_given.name, in_order, _numbers, notes=notes)
-    elif takes_texts and (is_frame(rows_given) or isinstance(rows_given, tuple)):
-        of_texts, label = texts_of_memory(rows_given, field, text, label)
-        named = Named(of_texts.name, of_texts, _numbers)
     elif is_frame(rows_given) or isinstance(rows_given, tuple):
-        named, label = _of_memory(rows_given, field, takes, label, columns)
+        named, label = _of_memory(rows_given, field, takes, label, text, columns)
     else:
         side = size or (takes.shape[0] if takes is not None and takes.kind == "image" else None)
         named = _read(str(rows_given), field, side, images, label, text, takes, columns)
@@ -138,10 +134,14 @@ def _of_memory(
     field: str,
     takes: InputSpec | None,
     label: str | None,
+    text: Sequence[str] | None,
     columns: ModelColumns,
 ) -> tuple[Named, str | None]:
     """The rows of a frame, an array, or a pair of one of these and labels, and the name of their
     column of labels."""
+    if takes is not None and takes.kind == "text":
+        of_texts, label = texts_of_memory(rows_given, field, text, label)
+        return Named(of_texts.name, of_texts, _numbers), label
     if takes is not None and takes.kind == "image" and not has_column_names(rows_given):
         pictures, label = pictures_of_memory(rows_given, takes, field, label)
         return Named(f"the pictures of {field}", pictures, _numbers), label
