@@ -4,12 +4,14 @@ asks a fitted estimator of scikit-learn; and it proposes a study for a frame."""
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars
 import pytest
+import torch
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
@@ -74,11 +76,13 @@ def test_it_predicts_evaluates_saves_and_loads(trained: Any, tmp_path: Path) -> 
         == cw.evaluate(model, split)["test"]["accuracy"]
     )
     other = cw.split(dataset, "ill", ["mark"], split_seed=3)
-    assert model.evaluate(other)["test"]["n"] == other.evaluation["test"].rows.size
+    with pytest.warns(UserWarning, match="was trained on"):
+        of_other = model.evaluate(other)
+    assert of_other["test"]["n"] == other.evaluation["test"].rows.size
     file = model.save(tmp_path / "deep" / "m.safetensors")
     loaded = cw.load_model(file)
     np.testing.assert_array_equal(loaded.predict_proba(dataset), probabilities)
-    assert loaded.evaluate(other)["test"]["groups"] == model.evaluate(other)["test"]["groups"]
+    assert loaded.evaluate(other)["test"]["groups"] == of_other["test"]["groups"]
     arrays = dataset.inputs(np.arange(5))
     np.testing.assert_array_equal(loaded.predict_proba(arrays), loaded.predict_proba(dataset)[:5])
     estimates = cw.estimate(str(file), dataset, dataset, label="ill")
@@ -97,6 +101,27 @@ REFUSED = [
 def test_inputs_of_another_form_are_refused(trained: Any, inputs: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         trained[0].predict(inputs)
+
+
+def test_sets_of_another_split_that_trained_the_model_are_told_of(trained: Any) -> None:
+    """Their scores were given as any test set's: 36 of 40 rows may be ones that it has learnt."""
+    model, split, dataset = trained
+    other = cw.split(dataset, "ill", ["mark"], split_seed=3)
+    trained_rows = set(split.train.rows.tolist())
+    sentences = [
+        f"set {name!r}: the model was trained on {len(trained_rows & set(rows.rows.tolist()))} of its"
+        f" {len(rows)} rows"
+        for name, rows in {**other.validation, **other.evaluation}.items()
+    ]
+    for evaluate in (model.evaluate, lambda rows: cw.evaluate(model, rows)):
+        with pytest.warns(UserWarning) as warned:
+            evaluate(other)
+        assert [str(each.message).partition(",")[0] for each in warned] == sentences
+    shifted = cw.split(dataset, "ill", ["mark"], cw.UnseenData("mark"))
+    assert not trained_rows & set(shifted.evaluation["test"].rows.tolist())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "set 'validation'")
+        model.evaluate(shifted)
 
 
 def test_files_that_hold_no_such_model_are_refused(trained: Any, tmp_path: Path) -> None:
@@ -288,3 +313,44 @@ def test_a_fitted_estimator_is_a_model_of_a_study(tmp_path: Path) -> None:
         row["method"]: row["metrics"]["accuracy"] for row in results.rows if row["set"] == "test"
     }
     assert set(accuracy) == {"erm", "fitted"} and accuracy["fitted"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            {"method": "groupdro", "eta": 0.1},
+            "eta: is a setting of method 'groupdro'.*knobs={'eta': 0.1}",
+        ),
+        ({"hidden": 8}, "hidden: is a setting of model 'mlp'.*model={'name': 'mlp', 'hidden': 8}"),
+        ({"eta": 0.1}, "eta: unknown setting of the training loop 'eta'"),
+        ({"model": torch.nn.Linear(2, 2)}, "model: must be a name.*cw.evaluate scores a model of"),
+        (
+            {"model": {"model": "mlp"}},
+            "model: must be a name, or a mapping with a 'name' and .*settings$",
+        ),
+    ],
+)
+def test_settings_in_another_argument_are_named_with_theirs(words: Any, sentence: str) -> None:
+    split, dataset = _pictures()
+    settings = {"method": "erm", "model": "mlp", "steps": 2, **words}
+    with pytest.raises(InputError, match=sentence):
+        cw.train(settings.pop("method"), split, dataset, **settings)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_without_finite_scores_are_refused(value: float, tmp_path: Path) -> None:
+    """They were the first class, with probabilities NaN."""
+    draw = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", draw.normal(size=(40, 3)))
+    rows = polars.DataFrame({"kind": ["a", "b"] * 20, "site": ["s", "s", "t", "t"] * 10})
+    rows.write_csv(tmp_path / "rows.csv")
+    data = cw.load("features", path=str(tmp_path / "rows.csv"), features=str(tmp_path / "x.npy"))
+    split = cw.split(data, "kind", ["site"], test=0.25)
+    model = cw.train("erm", split, data, model="linear-probe", steps=2, validate_every=2)
+    inputs = np.zeros((5, 3))
+    assert len(model.predict(inputs)) == 5
+    inputs[[1, 4], 2] = value
+    for ask in (model.predict, model.predict_proba):
+        with pytest.raises(InputError, match=r"no answer in row 2 \(1 more such row\).*holds NaN"):
+            ask(inputs)

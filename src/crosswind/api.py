@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crosswind.core.errors import InputError, shown, unknown
-from crosswind.core.knobs import knobs_of, resolve
+from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
 from crosswind.core.types import InputSpec, column_name, listed
@@ -337,6 +337,7 @@ def train(
     spec = ModelSpec(
         name, resolve(model_facts.knobs, settings_of_model, "model", f"model {name!r}")
     )
+    _refuse_settings_of_others(training, method, method_facts.knobs, name, model_facts.knobs)
     plain_training = {word: _plain(value) for word, value in training.items()}
     settings = TrainingSettings.of(plain_training, "")
     check_device(settings.device)
@@ -356,6 +357,29 @@ def train(
         class_names=split.class_names,
         split=split,
     )
+
+
+def _refuse_settings_of_others(
+    training: Mapping[str, Any],
+    method: str,
+    method_knobs: Sequence[Knob],
+    model: str,
+    model_knobs: Sequence[Knob],
+) -> None:
+    """Refuse words of `train` that are settings of its method or of its model, with the argument
+    that they belong into. Raises `InputError`."""
+    from crosswind.training.settings import TrainingSettings
+
+    of_training = {knob.name for knob in knobs_of(TrainingSettings)}
+    for word, value in training.items():
+        if word in of_training:
+            continue
+        if word in {knob.name for knob in method_knobs}:
+            argument = f"knobs={{{word!r}: {shown(value)}}}"
+            raise InputError(word, f"is a setting of method {method!r}; give it as {argument}")
+        if word in {knob.name for knob in model_knobs}:
+            argument = f"model={{'name': {model!r}, {word!r}: {shown(value)}}}"
+            raise InputError(word, f"is a setting of model {model!r}; give it as {argument}")
 
 
 def _plain(value: Any) -> Any:
@@ -412,8 +436,11 @@ def _named_model(model: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if isinstance(model, str):
         return model, {}
     if not isinstance(model, Mapping) or not isinstance(model.get("name"), str):
+        remedy = ""
+        if not isinstance(model, Mapping):
+            remedy = "; cw.evaluate scores a model of your own as it is"
         raise InputError(
-            "model", "must be a name, or a mapping with a 'name' and the model's settings"
+            "model", f"must be a name, or a mapping with a 'name' and the model's settings{remedy}"
         )
     return str(model["name"]), {key: value for key, value in model.items() if key != "name"}
 

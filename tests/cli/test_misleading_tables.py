@@ -189,3 +189,31 @@ def test_a_table_says_how_rows_are_left_out(tmp_path: Path) -> None:
         cw.load("table", path=str(tmp_path / "t.csv"), numbers=["x"], columns=["y"])
     with pytest.raises(InputError):
         cw.load("table", path=str(tmp_path / "t.csv"), numbers=["x"], columns=["z"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("html", "is not an image; fetch it again"),
+        ("deep", r"has pixels of more than 8 bits \(mode I;16\)"),
+        ("tiff", r"has pixels of more than 8 bits \(mode F\)"),
+    ],
+)
+def test_files_that_are_no_pictures_of_8_bits_are_refused(
+    ending: str, words: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A study was written and failed when it came to such a row, since few are drawn to tell the
+    time: only pictures that were cut off were looked for."""
+    names = pictures(tmp_path, "png")
+    path = table_of(tmp_path, names)
+    assert READ in said_of(path, monkeypatch)
+    file = tmp_path / "img" / names[100]
+    grey = np.full((32, 32), 9)
+    if ending == "html":
+        file.write_text("<html>not found</html>")
+    elif ending == "deep":
+        Image.fromarray(grey.astype(np.uint16)).save(file)
+    else:
+        Image.fromarray(grey.astype(np.float32)).save(file, format="tiff")
+    said = said_of(path, monkeypatch)
+    assert re.match(rf"t\.csv, row 101: '100\.png' {words}", said)

@@ -261,3 +261,11 @@ def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) 
     blank.write_csv("blank.csv")
     assert _status(["init", "blank.csv", "--label", "stars", "--text", "text"]) == 0
     assert "3 rows without a text left out" in capsys.readouterr().err
+    text = polars.Series(
+        [("\u200b", " ")[row % 2] if row < 2 else f"text {row}" for row in range(60)]
+    )
+    blank.with_columns(text.alias("text")).write_csv("unseen.csv")
+    assert _status(["init", "unseen.csv", "--label", "stars", "--text", "text"]) == 0
+    assert "2 rows without a text left out" in capsys.readouterr().err
+    assert _status(["init", "reviews.csv", "--label", "text"]) == 2
+    assert "--label: 'text' holds the texts that a model reads" in capsys.readouterr().err

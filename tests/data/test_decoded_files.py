@@ -18,7 +18,7 @@ from PIL import Image
 from crosswind.core.errors import DataError, InputError
 from crosswind.data import decoding
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.decoded_files import decoded_folder
+from crosswind.data.decoded_files import DecodedPictures, decoded_folder
 from crosswind.data.sources.base import open_source
 
 N_FILES = 12
@@ -241,3 +241,14 @@ def test_a_folder_of_classes_is_kept_too(table: Path, decoded_names: list[str]) 
     assert len(decoded_names) == 6
     np.testing.assert_array_equal(all_pictures(open_source("image-folder", settings)), first)
     assert len(decoded_names) == 6
+
+
+def test_pictures_that_outlive_their_module_end_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python empties modules as it ends: an exception was printed behind what a program said."""
+    pictures = DecodedPictures(tmp_path / "a.pixels", 1, (8, 8, 3))
+    with monkeypatch.context() as emptied:
+        for name in ("os", "contextlib"):
+            emptied.setattr(f"crosswind.data.decoded_files.{name}", None, raising=False)
+        pictures.__del__()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
@@ -98,7 +99,7 @@ class PlainModel:
     ("model", "says"),
     [
         (None, "not NoneType"),
-        ("erm", "not str"),
+        ("erm", "not str; cw.load_model reads a file of weights"),
         (np.zeros((9, 3)), "not ndarray"),
         ({"test": np.zeros(9)}, "not dict"),
         (PlainModel(), "not Plain"),
@@ -142,6 +143,17 @@ def test_what_does_not_answer_is_refused_in_a_sentence(model: Any, says: str) ->
 def test_a_function_that_answers_otherwise_is_refused_in_a_sentence(model: Any) -> None:
     with pytest.raises(DataError):
         cw.evaluate(model, split_of(pictures()))
+
+
+def test_an_estimator_of_numbers_says_how_it_is_asked_about_pictures() -> None:
+    dataset = pictures()
+    split = split_of(dataset)
+    rows = dataset.inputs(split.train.rows).reshape(len(split.train), -1)
+    model = LogisticRegression(max_iter=5000).fit(rows, np.arange(len(rows)) % 3)
+    with pytest.raises(DataError, match="of pictures as rows of numbers: cw.evaluate.*reshape"):
+        cw.evaluate(model, split)
+    scores = cw.evaluate(lambda x: model.predict_proba(x.reshape(len(x), -1)), split)
+    assert 0 <= scores["test"]["accuracy"] <= 1
 
 
 @pytest.mark.parametrize("split", [None, "test", {"test": 1}])

@@ -30,6 +30,8 @@ rows have, such as zero."""
 _AT_ONCE = 1 << 18
 _ROWS = 256
 _THREADS = 8
+_CLOCK_NS = 50_000_000
+"""How far the times of files may lie behind the clock: file systems round them."""
 
 
 def picture_hashes(pictures: NDArray[np.uint8]) -> Hashes:
@@ -94,6 +96,24 @@ class FileContents:
             lambda row: named(row_list[row]),
             self.border,
         )
+
+    def changed_since(self, time_ns: int) -> bool:
+        """Whether a file, or a folder that files lie in, is another than at that time, in
+        nanoseconds since 1970; False where rows are no files of their own."""
+        if not len(self.sizes) or not isinstance(self.opened(0), Path):
+            return False
+        before = time_ns - _CLOCK_NS
+        folders = set()
+        for row, size in enumerate(self.sizes.tolist()):
+            file = self.opened(row)
+            folders.add(os.path.dirname(file) if isinstance(file, Path) else "")
+            try:
+                state = os.stat(file)
+            except (OSError, TypeError, ValueError):
+                return True
+            if state.st_size != size or state.st_mtime_ns > before:
+                return True
+        return any(os.stat(folder).st_mtime_ns > before for folder in folders)
 
     def names(self) -> Hashes:
         """A name of each row, uint64 [n]: equal where the bytes of two files are."""

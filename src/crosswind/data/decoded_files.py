@@ -10,7 +10,6 @@ each reading.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -99,8 +98,11 @@ class DecodedPictures:
         os.utime(path)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, OSError):
+        # Without contextlib, whose names are gone where the interpreter ends before this object.
+        try:
             os.close(self._handle)
+        except (AttributeError, OSError, TypeError):
+            return
 
     def reader(self, decode: Images, opened: Callable[[int], Path | bytes]) -> Images:
         """`decode` of the rows that are not here yet, which are then written here. `opened(row)`:

@@ -32,6 +32,8 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000")
 
 _ENDS = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG": b"IEND"}
 """How files of pictures begin, and what stands at their end."""
+_DEPTH, _GREY_OF_16_BITS = slice(24, 26), b"\x10\x00"
+"""Where a PNG file says its bits a channel and its kind, and what it says of 16 bits and grey."""
 _TAIL = 256  # bytes, of which some programs append a few to a picture
 
 
@@ -40,26 +42,44 @@ class Refused(Exception):
     added where it is known."""
 
 
-def cut_off(file: Path) -> str:
-    """Why a JPEG or PNG file is no whole picture, as the end of a sentence; empty for another file
-    and for a whole one.
+def unreadable(file: Path) -> str:
+    """Why a file is no whole picture of 8 bits, as the end of a sentence; empty for one.
 
-    Its end is looked at, which takes no decoding; only a file without its usual end is decoded.
+    The beginning and the end of a JPEG or PNG file are looked at, of others the beginning alone,
+    which takes no decoding; only a file that is not as usual there is decoded.
     """
     with file.open("rb") as opened:
-        head = opened.read(4)
+        head = opened.read(_DEPTH.stop)
         end = next((end for begin, end in _ENDS.items() if head.startswith(begin)), None)
-        if end is None:
-            return ""
-        size = opened.seek(0, os.SEEK_END)
-        opened.seek(max(0, size - _TAIL))
-        if end in opened.read():
+        if end is not None:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - _TAIL))
+            is_deep = head.startswith(b"\x89PNG") and head[_DEPTH] == _GREY_OF_16_BITS
+            if end in opened.read() and not is_deep:
+                return ""
+        elif _begins_as_picture(file):
             return ""
     try:
         decoded(file, 1)
     except Refused as error:
         return str(error)
     return ""
+
+
+def _begins_as_picture(file: Path) -> bool:
+    """Whether the beginning of a file says that it is a picture of 8 bits."""
+    from PIL import Image
+
+    try:
+        with Image.open(file, formats=_FORMATS) as opened:
+            return not _is_deep(opened.mode)
+    except Exception:  # whatever a decoder raises; the sentence is that of decoding
+        return False
+
+
+def _is_deep(mode: str) -> bool:
+    """Whether pixels of a mode of PIL have more than 8 bits."""
+    return mode.startswith("I") or mode == "F"
 
 
 def decoder(
@@ -116,7 +136,7 @@ def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]
                 and opened.width * opened.height > Image.MAX_IMAGE_PIXELS
             ):
                 raise Image.DecompressionBombError
-            if opened.mode.startswith("I") or opened.mode == "F":
+            if _is_deep(opened.mode):
                 raise Refused(
                     f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8"
                     " bits first"

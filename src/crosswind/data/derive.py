@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, shown
 from crosswind.core.registry import load
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import KINDS_OF_INPUTS, digest
@@ -36,6 +36,11 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
     Raises `InputError` if it already has one, and for a transform of images where the inputs are
     texts, or the other way round.
     """
+    if not isinstance(derived, DerivedAttribute):
+        raise InputError(
+            "derived",
+            f"must be a DerivedAttribute(name, values, transform, settings), not {shown(derived)}",
+        )
     if dataset.derived is not None:
         problem = (
             f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}"

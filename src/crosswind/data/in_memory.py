@@ -3,6 +3,7 @@ frame of attributes."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +17,26 @@ from crosswind.core.types import InputSpec, column_name, listed
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
+from crosswind.data.held_pictures import how_to_make, picture_of, pictures_of
 from crosswind.data.one_value import doubts_of
-from crosswind.data.sources.columns import of_columns, with_inputs
-from crosswind.data.sources.packed_texts import contents_of
+from crosswind.data.sources.columns import LEAVE_BLANK_OUT, of_columns, with_inputs
+from crosswind.data.sources.packed_texts import contents_of, joined
 from crosswind.data.sources.tables import Table
 from crosswind.data.spellings import shown_apart
-from crosswind.data.table_inputs import MOST_REPEATED_VALUES, numbers_of, why_code, why_no_input
+from crosswind.data.table_inputs import (
+    MOST_REPEATED_VALUES,
+    numbers_of,
+    why_code,
+    why_no_input,
+    with_bins,
+    without_missing,
+)
 from crosswind.data.tabular import NoValue, has_column
 
 if TYPE_CHECKING:
     from polars import DataFrame
+
+_FILL_IN = 'fill it in, or say empty="leave-out"'
 
 
 def from_frame(
@@ -40,7 +51,7 @@ def from_frame(
     empty: str | None = None,
     name: str = "frame",
     path_column: str = "path",
-    size: int = 64,
+    size: int | None = None,
     unit: str | None = None,
     columns: str | Sequence[str] | None = None,
 ) -> AttributedDataset:
@@ -48,8 +59,8 @@ def from_frame(
 
     `frame`: polars, pandas, Arrow, or a mapping from name to values. The input of a model is one of
     three. `images` is a folder, under which `path_column` names the file of each row, read at
-    `size` x `size` as the source `table` does. Or it is an array uint8 [n, h, w] or [n, h, w, 3] in
-    the order of the frame, which is held as it is. `text` is the column of texts, or those of a
+    `size` x `size` (64 by default) as the source `table` does. Or it is an array uint8 [n, h, w] or
+    [n, h, w, 3] in the order of the frame, which is held as it is. `text` is the column of texts, or those of a
     text's parts. `numbers` and `categories` are columns that are inputs as the source `table` has
     them. Where none is named and `label` is, every other column but `columns` and `unit` is an
     input: those of more than 20 different numbers as numbers, the others as categories. A column of
@@ -68,9 +79,14 @@ def from_frame(
         has_column(rows, label, "the frame", "label")
         if columns is not None:
             columns = list(dict.fromkeys([label, *columns]))
-    if images is not None and not isinstance(images, str | Path):
+    if _is_held(images):
+        unread = {"numbers": numbers, "categories": categories, "text": text, "size": size}
+        _refuse_beside_pictures(unread)
         taken = (path_column,) if path_column in rows.columns else ()
-        return _held(rows, _uint8(np.asarray(images)), name, unit, columns, taken)
+        dataset = _held(
+            rows, pictures_of(images), name, unit, columns, taken, bins=bins, empty=empty
+        )
+        return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
     if all(inputs is None for inputs in (images, numbers, categories, text)):
         used_columns = {label, unit, *(columns or ())}
         numbers, categories = _all_inputs(rows, label, used_columns)
@@ -86,18 +102,46 @@ def from_frame(
         categories=_listed(categories),
         bins=bins_by_column,
         path_column=path_column,
-        size=size,
+        size=64 if size is None else size,
         unit=unit,
         empty=empty,
         blank="leave-out" if empty == "leave-out" else "refuse",
         columns=_listed(columns),
     )
-    try:
-        dataset = table.of(rows, f"the frame {name!r}").dataset
-    except NoValue as error:
-        remedy = 'fill it in, or say empty="leave-out"'
-        raise DataError(f"{error}; {remedy}") from None
+    dataset = _of_table(table, rows, f"the frame {name!r}")
     return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
+
+
+def _of_table(table: Table, rows: DataFrame, name: str) -> AttributedDataset:
+    """The data set that a table makes of rows, refused in the words of `from_frame`."""
+    try:
+        return table.of(rows, name).dataset
+    except NoValue as error:
+        raise DataError(f"{error}; {_FILL_IN}") from None
+    except DataError as error:
+        raise DataError(str(error).replace(LEAVE_BLANK_OUT, 'empty="leave-out"')) from None
+
+
+def _is_held(images: Any) -> bool:
+    """Whether images are held by the program, and are no folder."""
+    return images is not None and not isinstance(images, str | Path)
+
+
+def _refuse_beside_pictures(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that an array of pictures leaves nothing to do for. Raises `InputError`."""
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if name == "size":
+            raise InputError(
+                "size",
+                "is of pictures in files, and an array has its own; resize it, or leave it out",
+            )
+        raise InputError(
+            name,
+            "names columns that a model reads, and images are its inputs already; name either the"
+            " images, or text, or numbers and categories",
+        )
 
 
 def _alike(dataset: AttributedDataset) -> Iterator[tuple[str, str]]:
@@ -183,15 +227,7 @@ def from_torch(
 
     Raises `InputError` for settings, `DataError` for items that are no images of one size.
     """
-    n = len(dataset)
-    pixels: list[NDArray[np.uint8]] = []
-    labels: list[Any] = []
-    for position in range(n):
-        sample = dataset[position]
-        image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
-        pixels.append(_image(image, f"item {position} of {name!r}"))
-        if other_values and not isinstance(other_values[0], dict):
-            labels += [int(other_values[0])]
+    pixels, labels = _items_of(dataset, name)
     if not pixels:
         raise DataError(f"the data set {name!r} has no items")
     shapes = {image.shape for image in pixels}
@@ -205,9 +241,8 @@ def from_torch(
         frame = {}
     else:
         frame = frame_of(attributes, "attributes").to_dict(as_series=False)
-    if len(labels) == n and label not in frame:
-        classes = getattr(dataset, "classes", None)
-        frame[label] = [str(classes[value]) for value in labels] if classes else labels
+    if len(labels) == len(pixels) and label not in frame:
+        frame[label] = labels
     if not frame:
         raise InputError(
             "attributes", f"is needed: the items of {name!r} have no label that could be one"
@@ -216,74 +251,161 @@ def from_torch(
     return _held(rows, np.stack(pixels), name, unit, columns, ())
 
 
+def _items_of(dataset: Any, name: str) -> tuple[list[NDArray[np.uint8]], list[int | str]]:
+    """The pictures of a data set of torch, and the labels of the items that have one. Raises
+    `InputError` for what is no such data set, `DataError` for its items."""
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError("dataset", _why_no_items(dataset))
+    classes = [str(value) for value in getattr(dataset, "classes", None) or ()]
+    pixels: list[NDArray[np.uint8]] = []
+    labels: list[int | str] = []
+    for position in range(len(dataset)):
+        sample = dataset[position]
+        image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
+        item = f"item {position} of {name!r}"
+        pixels.append(picture_of(image, item))
+        if other_values and not isinstance(other_values[0], dict):
+            labels.append(_label_of(other_values[0], classes, item))
+    return pixels, labels
+
+
+def _why_no_items(dataset: Any) -> str:
+    """Why something is no map-style data set, with the remedy."""
+    remedy = "call list on it first"
+    if hasattr(dataset, "dataset"):
+        remedy = "give its .dataset, without a loader around it"
+    return (
+        f"must be a data set of torch with a length and an item for each number, not"
+        f" {type(dataset).__name__}; {remedy}"
+    )
+
+
+def _label_of(value: Any, classes: Sequence[str], item: str) -> int | str:
+    """The label of an item: its class by name where the data set has `classes`, else its number or
+    text. Raises `DataError` for what is no single class."""
+    if isinstance(value, str):
+        return str(value)
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.size == 1 and array.dtype.kind in "biuf" and float(array.item()).is_integer():
+        number = int(array.item())
+        if not classes:
+            return number
+        if 0 <= number < len(classes):
+            return classes[number]
+        raise DataError(
+            f"{item} has the label {number}, and the data set names {len(classes)} classes, 0 to"
+            f" {len(classes) - 1}; mend its classes, or give the labels as a column of attributes"
+        )
+    raise DataError(
+        f"{item} has the label {shown(value)}, which is no single class; its label must be a whole"
+        " number or a text, or give the labels as a column of attributes"
+    )
+
+
 def of_inputs(inputs: Any, spec: InputSpec, name: str = "inputs") -> AttributedDataset:
     """The data set of inputs alone, n rows of what `spec` says: images, features, or a list of
-    texts. Raises `InputError` for an array of another shape."""
+    texts, a text of several parts as a tuple. Raises `InputError` for something else."""
     if spec.kind == "text":
-        texts = np.empty(len(inputs), dtype=object)
-        texts[:] = [str(text) for text in inputs]
-        array: NDArray[Any] = texts
-        contents = contents_of(texts)
+        array: NDArray[Any] = texts_of(inputs, name)
+        contents = contents_of(array)
     else:
-        array = np.asarray(inputs)
-        if array.shape[1:] != spec.shape or (spec.kind == "image") != (array.dtype == np.uint8):
-            problem = f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]"
-            raise InputError("inputs", problem)
-        array = np.ascontiguousarray(array, dtype=spec.dtype)
+        array = _numbers_of(inputs, spec, name)
         contents = None
     if not len(array):
-        raise InputError("inputs", "have no rows")
+        raise InputError(name, "have no rows")
     codes = np.zeros((1, len(array)), dtype=np.uint8)
     rows = AttributeTable((Attribute("rows", ("-",)),), codes)
     plain = AttributedDataset(name, rows, distinct=frozenset())
     return with_inputs(plain, name, array, spec, contents)
 
 
+def texts_of(inputs: Any, field: str = "inputs") -> NDArray[np.object_]:
+    """Texts as an array of objects [n], of which one of several parts, as a tuple or a list of
+    texts, is joined. Raises `InputError` for what is no list of texts."""
+    if isinstance(inputs, str | bytes):
+        raise InputError(field, "are a single text, and a list of texts is needed, [text]")
+    if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
+        columns = inputs
+        if not isinstance(inputs, Mapping):
+            columns = getattr(inputs, "column_names", None) or inputs.columns
+        names = list(map(str, columns))
+        raise InputError(
+            field,
+            "are a table, and a list of texts is needed: give its column of texts, table[NAME]",
+            names,
+        )
+    if not hasattr(inputs, "__iter__"):
+        raise InputError(field, f"must be a list of texts, not {shown(inputs)}")
+    rows = list(inputs)
+    texts = np.empty(len(rows), dtype=object)
+    for number, row in enumerate(rows):
+        if isinstance(row, str):
+            texts[number] = str(row)
+        elif _is_texts(row):
+            texts[number] = joined(row)
+        else:
+            raise InputError(field, f"must be texts, and row {number + 1} is {shown(row)}")
+    return texts
+
+
+def _is_texts(row: Any) -> bool:
+    """Whether a row is the parts of a text."""
+    if isinstance(row, np.ndarray):
+        row = row.tolist()
+    return isinstance(row, list | tuple) and bool(row) and all(isinstance(_, str) for _ in row)
+
+
+def _numbers_of(inputs: Any, spec: InputSpec, field: str) -> NDArray[Any]:
+    """Images or features of n rows as `spec` says. Raises `InputError` for something else."""
+    try:
+        array = np.asarray(inputs)
+    except ValueError:
+        raise InputError(field, f"have rows of several sizes, not {spec} [n, ...]") from None
+    is_image = spec.kind == "image"
+    if not is_image and array.dtype == object:
+        with contextlib.suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
+        raise InputError(field, f"must be numbers, {spec} [n, ...], not {shown(inputs)}")
+    if array.shape[1:] != spec.shape or is_image != (array.dtype == np.uint8):
+        remedy = how_to_make(array, spec) if is_image else ""
+        problem = f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]{remedy}"
+        raise InputError(field, problem)
+    return np.ascontiguousarray(array, dtype=spec.dtype)
+
+
 def _held(
-    rows: Any,
+    rows: DataFrame,
     pixels: NDArray[np.uint8],
     name: str,
     unit: str | None,
     columns: Sequence[str] | None,
     taken: Sequence[str],
+    *,
+    bins: Mapping[str, Any] | None = None,
+    empty: str | None = None,
 ) -> AttributedDataset:
+    """The data set of a frame and an array of pictures in its order; see `from_frame`."""
     if len(pixels) != rows.height:
         problem = f"{name!r} has {len(pixels):,} images and {rows.height:,} rows of attributes"
         raise DataError(problem)
-    plain = of_columns(rows, name, name, None if columns is None else list(columns), unit, taken)
+    if bins is not None:
+        rows = with_bins(rows, dict(bins), name, "bins")
+    chosen = None if columns is None else list(columns)
+    used_columns = [column for column in rows.columns if column not in taken]
+    if chosen is not None:
+        used_columns = [column for column in used_columns if column in (*chosen, unit)]
+    rows, row_numbers, notes = without_missing(rows, used_columns, empty, "empty")
+    if not rows.height:
+        raise DataError(f"{name!r} has no row with a value in every attribute")
+    try:
+        plain = of_columns(rows, name, name, chosen, unit, taken)
+    except NoValue as error:
+        raise DataError(f"{error}; {_FILL_IN}") from None
+    if len(row_numbers) < len(pixels):
+        pixels = pixels[row_numbers]
+        plain = replace(plain, ids=row_numbers)
+    plain = replace(plain, notes=(*plain.notes, *notes))
     height, width, channels = pixels.shape[1:]
     spec = InputSpec.image(height, width, channels)
     return with_inputs(plain, name, pixels, spec)
-
-
-def _image(image: Any, image_words: str) -> NDArray[np.uint8]:
-    """uint8 [h, w, c] of one image."""
-    if type(image).__module__.partition(".")[0] == "PIL":
-        mode = "L" if image.mode in ("1", "L") else "RGB"
-        converted = np.asarray(image.convert(mode), dtype=np.uint8)
-        return converted.reshape(image.height, image.width, -1)
-    array = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image)
-    if hasattr(image, "detach") and array.ndim == 3:
-        array = array.transpose(1, 2, 0)
-    if array.dtype.kind == "f":
-        if not (array.min() >= 0 and array.max() <= 1):
-            raise DataError(
-                f"{image_words} has values outside 0 to 1: leave a normalisation out of the data"
-                " set's transform"
-            )
-        array = np.round(array * 255).astype(np.uint8)
-    return _uint8(array[None], image_words)[0]
-
-
-def _uint8(images: NDArray[Any], image_words: str = "images") -> NDArray[np.uint8]:
-    """uint8 [n, h, w, c] with 1 or 3 channels."""
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-        kinds = ("uint8 [h, w]", "uint8 [h, w, 1] or [h, w, 3]")
-        problem = (
-            f"{image_words}: must be {' or '.join(kinds)} each, not {images.dtype}"
-            f" {shown(list(images.shape[1:]))}"
-        )
-        raise DataError(problem)
-    return images

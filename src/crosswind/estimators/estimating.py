@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import DataError, shown
 from crosswind.core.knobs import Access
 from crosswind.core.seeds import seed_of
 from crosswind.estimators.base import (
@@ -94,6 +95,8 @@ class PreparedEstimate:
         if isinstance(estimator, Measure):
             return self._by_map(estimator, target, without)
         estimate = self._direct(target)
+        if np.isnan(estimate.accuracy):
+            return "its estimate is no number"
         shifted = self.shifted(target)
         if estimator.access.source:
             few = few_rows(len(source.answers))
@@ -222,10 +225,10 @@ class PreparedEstimate:
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
         shifted = self.shifted(target)
         measured = self._known(shifted, without)
-        line = fitted_map(measured.measures, measured.accuracies)
         mine = measure.measure(target)
         if not np.isfinite([*measured.measures, mine]).all():
             return "its measure is not finite for some rows"
+        line = fitted_map(measured.measures, measured.accuracies)
         if line is None:
             return (
                 "its measure is the same number for every set of the pool, so that it tells no"
@@ -451,7 +454,13 @@ def _as_estimate(accuracy: float | Estimate) -> Estimate:
     if isinstance(accuracy, Estimate):
         estimate = accuracy
     else:
-        estimate = Estimate(float(accuracy))
+        try:
+            estimate = Estimate(float(accuracy))
+        except (TypeError, ValueError):
+            raise DataError(
+                "an estimator must give an accuracy, as a number or an Estimate, and one gave"
+                f" {shown(accuracy)}"
+            ) from None
     return replace(estimate, accuracy=float(np.clip(estimate.accuracy, 0, 1)))
 
 

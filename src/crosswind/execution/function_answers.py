@@ -17,6 +17,7 @@ from crosswind.shifts.split.classes import allowed
 
 BATCH = 256
 """Inputs that a function is given at once."""
+_AS_NUMBERS = "cw.evaluate(lambda x: model.predict_proba(x.reshape(len(x), -1)), split)"
 USUAL_RULE = "best-id"
 """The selection rule of `crosswind.evaluate` where none is named."""
 
@@ -67,7 +68,7 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     for set_name, rows in {**split.validation, **split.evaluation}.items():
         dataset = split.parts[set_name].dataset
         function = answering_function(model, split.class_names, dataset.input_columns)
-        ask = _refusing_failures(function, name)
+        ask = _refusing_failures(function, name, hasattr(model, "fit"))
         answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
@@ -77,15 +78,18 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     return predictions
 
 
-def _refusing_failures(function: Answering, name: str) -> Answering:
+def _refusing_failures(function: Answering, name: str, is_estimator: bool) -> Answering:
     """The function on arrays, of which whatever it raises is a `DataError` that names it."""
 
     def ask(x: Any) -> Any:
+        remedy = ""
+        if is_estimator and x.ndim == 4:
+            remedy = f"; of pictures as rows of numbers: {_AS_NUMBERS}"
         try:
             return function(x.tolist() if x.dtype == object else x)
         except Exception as error:  # whatever the code of somebody else does
             reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
-            problem = f"{name} fails on inputs {x.dtype} {x.shape} ({reason})"
+            problem = f"{name} fails on inputs {x.dtype} {x.shape} ({reason}){remedy}"
             raise DataError(problem) from error
 
     return ask

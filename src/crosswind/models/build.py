@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crosswind.core.errors import InputError
+from crosswind.core.errors import InputError, RunError
 from crosswind.core.knobs import Form, knobs_of, resolve
-from crosswind.core.registry import facts, load
+from crosswind.core.registry import facts, listing, load
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import InputSpec, canonical
 from crosswind.models.form import check_extra, check_form
@@ -61,6 +61,10 @@ class Model(nn.Module):
         super().__init__()
         for name, submodule in children.items():
             self.add_module(name, submodule)
+        run_by_name = [*(part for parts in stages.values() for part in parts), *pool]
+        for name in [*run_by_name, head.partition(".")[0]]:
+            if name not in children:
+                raise InputError("model", f"names {name!r}, which is none of its parts", children)
         self.width = width
         self._stages = {name: tuple(child_names) for name, child_names in stages.items()}
         self._pool = tuple(pool)
@@ -230,12 +234,32 @@ def make_backbone(
     """The registered kind of model at its settings. Raises `InputError` on `field`, see
     `check_form`."""
     model_facts = facts("models", name, field)
+    if model_facts.built is not None and not model_facts.built.trained:
+        raise InputError(
+            field,
+            f"{name} answers as it is and cannot be trained: cw.evaluate scores an answering object"
+            " of a program, `models` of a study takes it beside trained ones; or name one that is"
+            " trained",
+            [each.name for each in listing("models") if each.built is None or each.built.trained],
+        )
     check_extra(model_facts.extra, field, name)
     values = resolve(model_facts.knobs, knobs, field, f"model {name!r}")
     cls = load("models", name, field)
     check_form(model_facts.built, values, input, field, name, encoded=encoded)
     backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
     return backbone
+
+
+def _check_head(model: nn.Module, name: str, n_classes: int) -> None:
+    """Refuse a model whose outputs are not the classes. Raises `RunError`."""
+    n_outputs = n_classes
+    if isinstance(model, Model):
+        n_outputs = getattr(model.head, "out_features", n_classes)
+    if n_outputs != n_classes:
+        raise RunError(
+            f"model {name!r} has {n_outputs:,} outputs, and there are {n_classes:,} classes: its"
+            " head must have len(class_names)"
+        )
 
 
 def build_model(
@@ -269,6 +293,7 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "weights", *((copy,) if copy else ())))
         model = with_small_map_convolutions(backbone.build(input, class_names))
+    _check_head(model, name, len(class_names))
     if channels_last:
         model.to(memory_format=torch.channels_last)
     # Weights from a file are read each time: the file may have changed.

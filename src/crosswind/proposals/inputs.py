@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted
-from crosswind.data.decoding import IMAGE_ENDINGS, cut_off
+from crosswind.data.decoding import IMAGE_ENDINGS, unreadable
 from crosswind.data.listed_files import OTHER_FORMATS, FileFolder
 from crosswind.data.table_inputs import are_dates, are_measures
 from crosswind.data.tabular import has_column
@@ -28,7 +28,7 @@ SIDE, SMALL_SIDE = 32, 16
 _FOLDERS = {".": "this folder", "..": "the folder above this one"}
 """What folders are called whose paths would read like the end of a sentence."""
 MOST_FILES = 20_000
-"""Pictures whose ends are looked at before a study is proposed."""
+"""Pictures whose beginnings and ends are looked at before a study is proposed."""
 _TRIED, _LONGEST = 20, 300
 """Rows whose files are looked for in a folder, and the characters of a path."""
 
@@ -108,9 +108,10 @@ def picture_side(rows: DataFrame, inputs: Inputs, table: str) -> int:
     return SMALL_SIDE
 
 
-def refuse_cut_off(rows: DataFrame, inputs: Inputs, table: str) -> None:
-    """Refuse pictures that were cut off, as by a download that broke. Raises `DataError` for them,
-    and for names that are no file."""
+def refuse_unreadable(rows: DataFrame, inputs: Inputs, table: str) -> None:
+    """Refuse pictures that a study cannot read: cut off, as by a download that broke, a page in
+    place of a picture, pixels of more than 8 bits. Raises `DataError` for them, and for names that
+    are no file."""
     column = inputs.columns[0]
     row_numbers, names = _values(rows, column)
     folder = FileFolder(Path(inputs.folder), inputs.folder)
@@ -121,7 +122,7 @@ def refuse_cut_off(rows: DataFrame, inputs: Inputs, table: str) -> None:
     faults = []
     for row, file in zip(row_numbers[with_name].tolist()[:MOST_FILES], files, strict=False):
         try:
-            fault = cut_off(folder.top / file)
+            fault = unreadable(folder.top / file)
         except OSError as error:
             fault = f"cannot be read: {error.strerror}"
         if fault:

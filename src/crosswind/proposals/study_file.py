@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crosswind.core.errors import DataError, InputError, counted, escaped_bytes
+from crosswind.data.sources.columns import blank_texts
 from crosswind.data.table_inputs import lacks_value, numbers_of
 from crosswind.data.tabular import is_blank, read_table
 from crosswind.data.written_numbers import thousands_note
@@ -35,7 +36,7 @@ from crosswind.proposals.design import (
     rows_of_classes,
     strengths_of,
 )
-from crosswind.proposals.inputs import Inputs, inputs_of, picture_side, refuse_cut_off
+from crosswind.proposals.inputs import Inputs, inputs_of, picture_side, refuse_unreadable
 from crosswind.proposals.label import Label, label_of, one_hot_columns
 from crosswind.proposals.spelling import OneSpelling, one_value_each
 from crosswind.proposals.units import unit_of
@@ -319,6 +320,18 @@ def _label(
 ) -> Label:
     """The label of a table. Raises `InputError` for a column that is named and cannot be one,
     `DataError` for a table that has none, and says what else it lacks."""
+    if (
+        named is not None
+        and inputs is not None
+        and named in inputs.columns
+        and named not in columns
+    ):
+        contents = {"images": "the paths of the pictures", "texts": "the texts"}.get(inputs.kind)
+        raise InputError(
+            "--label",
+            f"{named!r} holds {contents or 'the numbers'} that a model reads, and cannot be predicted",
+            columns,
+        )
     try:
         label = label_of(rows, columns, table, named)
         problem = _no_label(columns, rows.height)
@@ -452,8 +465,8 @@ def _options(
     elif inputs.kind == "texts":
         names = list(inputs.columns)
         options["text"] = names[0] if len(names) == 1 else names
-        texts = _of_columns(rows, names).iter_rows()
-        blank = sum(not all(str(cell or "").strip() for cell in row) for row in texts)
+        cells = [column.cast(str) for column in _of_columns(rows, names)]
+        blank = int(np.any([blank_texts(column).to_numpy() for column in cells], axis=0).sum())
         if blank:
             options["blank"] = "leave-out"
             notes.append(f"{counted(blank, 'row')} without a text left out")
@@ -475,7 +488,7 @@ def _image_options(
 ) -> tuple[dict[str, Any], list[str]]:
     """The settings of pictures, and how many rows have none."""
     column = inputs.columns[0]
-    refuse_cut_off(rows, inputs, table)
+    refuse_unreadable(rows, inputs, table)
     side = size or picture_side(rows, inputs, table)
     options: dict[str, Any] = {"images": inputs.folder, "path_column": column, "size": side}
     blank = int(lacks_value(rows.get_column(column)).sum())

@@ -152,6 +152,14 @@ class Supplement:
         return hash(self.key)
 
 
+def _broadcasts(shape: tuple[int, ...], cells: tuple[int, ...]) -> bool:
+    """Whether an array of a shape is stretched to the cells, and no further."""
+    try:
+        return np.broadcast_shapes(shape, cells) == cells
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True, eq=False)
 class NormalForm:
     """Weights on cells, and `supplements` drawn on top: all that a shift is.
@@ -166,7 +174,14 @@ class NormalForm:
     supplements: tuple[Supplement, ...] = ()
 
     def __post_init__(self) -> None:
-        factors = (np.asarray(factor, dtype=np.float64) for factor in self.factors)
+        factors = [np.asarray(factor, dtype=np.float64) for factor in self.factors]
+        for factor in factors:
+            if not _broadcasts(factor.shape, self.shape):
+                raise InputError(
+                    "shift",
+                    f"has weights {list(factor.shape)}, which are none of the {list(self.shape)}"
+                    " cells: one number a value along an attribute's axis, and 1 along the others",
+                )
         object.__setattr__(
             self,
             "factors",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ PATH_KNOBS = ("path", "images", "features", "root", "original", "palette")
 colours. What the data then are, their fingerprint says in a run's key, and these stay out of it."""
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
+_opened_at: dict[str, int] = {}
+"""When each of these was opened, in nanoseconds since 1970."""
 
 Values = Mapping[str, Any]
 Parts = list[tuple[str, dict[str, Any]]]
@@ -124,6 +127,14 @@ def _is_there(features: str) -> bool:
     return features == PIXELS or Path(features).expanduser().is_file()
 
 
+def forget_changed_files() -> None:
+    """Forget the data sets that are held whose files are others than when they were opened. A
+    program may plan again after its pictures were edited, and a plan looks at them anew."""
+    for key, dataset in list(_datasets.items()):
+        if dataset.files is not None and dataset.files.changed_since(_opened_at[key]):
+            del _datasets[key]
+
+
 def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     """The data set that `data_values` describes; the last few are kept, since a worker serves many
     runs on one."""
@@ -141,6 +152,7 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     key = canonical([values, [_stamp(path) for path in paths.values()]])
     if key in _datasets:
         return _datasets[key]
+    opened_at = time.time_ns()
     dataset = _opened(values, field)
     for name, rule in values.get("rules", {}).items():
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
@@ -160,7 +172,7 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     dataset = _with_derived(dataset, values["derive"], f"{field}.derive")
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]
-    _datasets[key] = dataset
+    _datasets[key], _opened_at[key] = dataset, opened_at
     return dataset
 
 

@@ -45,6 +45,7 @@ from crosswind.studies.build import (
     build_dataset,
     build_split_plan,
     data_values,
+    forget_changed_files,
     named_attributes,
     spell_numbers,
     split_values,
@@ -156,6 +157,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     import_named()  # a score's key names the metrics
+    forget_changed_files()
     with no_collection():
         planner = _Planner(study, folder)
         _check_size(study)

@@ -220,6 +220,7 @@ class LoopContext:
         assert self.batch is not None
         with autocast(self._settings):
             loss_terms = loss()
+        _check_loss(loss_terms)
         self._optimisers[name].step(loss_terms.total, self.batch)
         self.state.update({key: value.detach() for key, value in loss_terms.state.items()})
         return loss_terms
@@ -467,6 +468,25 @@ def _in_order(images: EvaluationRows, rows: Tensor | None) -> tuple[NDArray[np.i
     positions = np.arange(len(images.rows.rows)) if rows is None else _places(rows)
     order = images.by_length(positions)
     return positions[order], torch.from_numpy(np.argsort(order))
+
+
+def _check_loss(loss_terms: object) -> None:
+    """Refuse what a method gives in place of a loss that can be descended. Raises `RunError`."""
+    if not isinstance(loss_terms, Loss):
+        raise RunError(
+            f"the method's loss must return a Loss, and returned {type(loss_terms).__name__}:"
+            " return Loss(total), whose total is one number"
+        )
+    total = loss_terms.total
+    if not isinstance(total, Tensor):
+        problem = f"is {type(total).__name__} and no tensor"
+    elif total.dim():
+        problem = f"is a tensor {list(total.shape)}, and must be one number, such as its mean"
+    elif not total.requires_grad:
+        problem = "has no gradient: it depends on no network"
+    else:
+        return
+    raise RunError(f"the total of the method's loss {problem}")
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -97,7 +97,7 @@ class Transform(ABC):
             its shape, dtype and device.
         """
         check_inputs = {"image": self._checked_images, "features": self._checked_vectors}
-        checked = check_inputs.get(self.takes, self._checked_texts)(inputs)
+        checked: Any = check_inputs.get(self.takes, self._checked_texts)(inputs)
         if len(keys) != len(inputs):
             problem = f"needs one key for each of {len(inputs)} {KINDS_OF_INPUTS[self.takes]}, not {len(keys)}"
             raise InputError(self._whose, problem)
@@ -111,7 +111,13 @@ class Transform(ABC):
             return torch.from_numpy(self.apply(checked, keys)).to(inputs)
         from crosswind.transforms.layout import laid_out_as
 
-        changed = self.apply(checked, keys)
+        changed: Any = self.apply(checked, keys)
+        if changed.shape != checked.shape or changed.dtype != checked.dtype:
+            raise InputError(
+                self._whose,
+                f"makes {str(changed.dtype).removeprefix('torch.')} {list(changed.shape)} of uint8"
+                f" {list(checked.shape)}; its apply must give uint8 of the same shape",
+            )
         if checked is inputs:
             as_inputs = changed
         else:
@@ -129,15 +135,24 @@ class Transform(ABC):
     def _checked_images(self, x: Tensor) -> Tensor:
         import torch
 
+        if not isinstance(x, torch.Tensor):
+            raise InputError(
+                self._whose,
+                f"needs images as a tensor [n, c, h, w], such as torch.from_numpy gives, not"
+                f" {type(x).__name__}",
+            )
         if (
             x.ndim != 4
             or x.shape[1] not in (1, 3)
             or not (x.dtype == torch.uint8 or x.is_floating_point())
         ):
             shape = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+            remedy = ""
+            if x.ndim == 4 and x.shape[3] in (1, 3):
+                remedy = "; put the channels second, x.permute(0, 3, 1, 2)"
             raise InputError(
                 self._whose,
-                f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}",
+                f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}{remedy}",
             )
         if x.dtype == torch.uint8 or x.numel() == 0:
             return x

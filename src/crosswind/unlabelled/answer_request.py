@@ -15,6 +15,7 @@ from crosswind.data.tabular import KINDS
 from crosswind.unlabelled.answer import Estimates
 from crosswind.unlabelled.estimate import ask
 from crosswind.unlabelled.frames import ask_frames
+from crosswind.unlabelled.held_rows import with_data_sets
 from crosswind.unlabelled.model_under_test import estimator_of_word
 from crosswind.unlabelled.number_tables import is_frame, label_beside
 from crosswind.unlabelled.request import EstimateRequest
@@ -31,6 +32,7 @@ def answer_request(request: EstimateRequest) -> Estimates:
         if value is None:
             raise InputError(field, "is needed, or a table of predictions")
     is_named = isinstance(request.model, str | Path)
+    request = with_data_sets(request)
     fitted = _fitted_on_a_frame(request)
     if fitted is not None:
         title = Path(request.model).name if is_named else type(fitted).__name__

@@ -91,6 +91,7 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
         return AskedModel(
             program_model.title,
             lambda classes: external_answers(program_model, classes, "given"),
+            getattr(word, "class_names", None),
             columns=getattr(word, "read_columns", None)
             or fitted_columns(word, program_model.title),
         )

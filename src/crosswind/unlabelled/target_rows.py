@@ -23,8 +23,10 @@ from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
 from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
+from crosswind.unlabelled.held_rows import pictures_of_memory, texts_of_memory
 from crosswind.unlabelled.model_columns import ModelColumns
 from crosswind.unlabelled.number_tables import (
+    has_column_names,
     is_frame,
     number_table,
     table_of_memory,
@@ -96,7 +98,7 @@ def read_rows(
         in_order, notes = columns.aligned(rows_given, field)
         named = Named(rows_given.name, in_order, _numbers, notes=notes)
     elif is_frame(rows_given) or isinstance(rows_given, tuple):
-        named, label = _of_memory(rows_given, field, takes, label, columns)
+        named, label = _of_memory(rows_given, field, takes, label, text, columns)
     else:
         side = size or (takes.shape[0] if takes is not None and takes.kind == "image" else None)
         named = _read(str(rows_given), field, side, images, label, text, takes, columns)
@@ -132,10 +134,17 @@ def _of_memory(
     field: str,
     takes: InputSpec | None,
     label: str | None,
+    text: Sequence[str] | None,
     columns: ModelColumns,
 ) -> tuple[Named, str | None]:
     """The rows of a frame, an array, or a pair of one of these and labels, and the name of their
     column of labels."""
+    if takes is not None and takes.kind == "text":
+        of_texts, label = texts_of_memory(rows_given, field, text, label)
+        return Named(of_texts.name, of_texts, _numbers), label
+    if takes is not None and takes.kind == "image" and not has_column_names(rows_given):
+        pictures, label = pictures_of_memory(rows_given, takes, field, label)
+        return Named(f"the pictures of {field}", pictures, _numbers), label
     if takes is not None and takes.kind != "features":
         raise InputError(
             field,

@@ -22,6 +22,7 @@ from crosswind.data.frames import frame_of
 from crosswind.data.in_memory import of_inputs
 from crosswind.evaluation.metrics import scores
 from crosswind.methods.base import Method
+from crosswind.shifts.split.pictures import rows_that_trained
 from crosswind.training.settings import ModelSpec
 from crosswind.training.trajectory import Answer, Trajectory
 from crosswind.unlabelled.model_columns import ModelColumns, column_card
@@ -93,7 +94,9 @@ class Predictor:
         name = rule if rule is not None else next(iter(by_rule))
         if name not in by_rule:
             raise InputError("rule", f"this model has no selection {name!r}", by_rule)
-        return by_rule[name]["rows"]
+        predictions = by_rule[name]["rows"]
+        _refuse_no_numbers(predictions)
+        return predictions
 
     def in_its_columns(self, split: Split) -> Split:
         """A split on the same rows with the inputs of a table in the order in which the model reads
@@ -122,6 +125,21 @@ class Predictor:
         raise NotImplementedError
 
 
+def _refuse_no_numbers(predictions: Predictions) -> None:
+    """Refuse scores that are no finite numbers, whose largest would be the first class whatever the
+    row. Raises `InputError`."""
+    if predictions.logits is None:
+        return
+    rows = np.flatnonzero(~np.isfinite(predictions.logits).all(axis=1))
+    if rows.size:
+        more = f" ({counted(rows.size - 1, 'more such row')})" if rows.size > 1 else ""
+        raise InputError(
+            "inputs",
+            f"have no answer in row {rows[0] + 1}{more}: the scores there are no finite numbers;"
+            " the row holds NaN or infinity, or the training diverged",
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class TrainedModel(Trajectory, Predictor):
     """A trajectory and its model. `print` it, or let a notebook show it: what was trained, and the
@@ -142,7 +160,8 @@ class TrainedModel(Trajectory, Predictor):
         self, split: Split | None = None, rule: str | None = None
     ) -> dict[str, dict[str, Any]]:
         """Scores of every set under a selection rule, as `cw.evaluate` gives them; `split`: by
-        default the one that it was trained on."""
+        default the one that it was trained on, and of another one a warning tells of rows that
+        trained the model."""
         name = rule if rule is not None else self._rule
         if name not in self.predictions:
             raise InputError("rule", f"this trajectory has no selection {name!r}", self.predictions)
@@ -166,10 +185,26 @@ class TrainedModel(Trajectory, Predictor):
             for planned_set in self.in_its_columns(of_split).parts.values():
                 datasets[planned_set.source] = planned_set.dataset
             by_set = self.answer(sets, datasets)[0][name]
+            self._warn_of_training_rows(of_split)
         return {
             set_name: scores(by_set[set_name], rows.group_names, of_split.class_names)
             for set_name, rows in sets.items()
         }
+
+    def _warn_of_training_rows(self, split: Split) -> None:
+        """Warn of sets of another split that hold rows that the model was trained on."""
+        trained = self.split.parts["train"].dataset
+        train_rows = self.split.train.base_rows(trained)
+        for name, rows in {**split.validation, **split.evaluation}.items():
+            dataset = split.parts[name].dataset
+            n_trained = rows_that_trained(dataset, rows.base_rows(dataset), trained, train_rows)
+            if n_trained:
+                warnings.warn(
+                    f"set {name!r}: the model was trained on {n_trained:,} of its {len(rows):,}"
+                    " rows, so that its scores there say little of new ones; test sets of splits"
+                    " with the same label, attributes, test and split_seed are the same rows",
+                    stacklevel=3,
+                )
 
     def save(self, path: str | Path, rule: str | None = None) -> Path:
         """Write the model to FILE.safetensors, and the card that names its settings and classes
@@ -304,9 +339,9 @@ class LoadedModel(Predictor):
 
     def evaluate(self, split: Split) -> dict[str, dict[str, Any]]:
         """Scores of every set of a split, as `cw.evaluate` gives them."""
-        from crosswind.execution.function_answers import scores_by_set
+        from crosswind.execution.function_answers import USUAL_RULE, scores_by_set
 
-        return scores_by_set(self, split, self.name)
+        return scores_by_set(self, split, USUAL_RULE)
 
     def __repr__(self) -> str:
         return f"model of {self.name} ({self.input}; {len(self.class_names)} classes)"

@@ -29,6 +29,8 @@ EQUAL_NUMBERS = (
     " so many repeat, are equal by chance: name a unit where they are of one thing"
 )
 """What a plan says of features whose equal rows tell nothing."""
+LEAVE_BLANK_OUT = "blank: leave-out"
+"""The setting of a source by which rows without a text are left out."""
 MOST_CHARACTERS = 500_000
 """Of a text: more than a novel has."""
 
@@ -129,7 +131,7 @@ def _refuse_blank(
     other_rows = ""
     if row_numbers.size > 1:
         other_rows = f" ({counted(row_numbers.size - 1, 'more such row')})"
-    advice = ", or say blank: leave-out" if may_be_left_out else ""
+    advice = f", or say {LEAVE_BLANK_OUT}" if may_be_left_out else ""
     problem = (
         f"{path}, column {name!r}, row {row_numbers[0] + 1} has {blank_words}{other_rows}; take it"
         f" out{advice}"
@@ -148,6 +150,11 @@ def _plain(rows: DataFrame, name: str) -> Series:
     return column
 
 
+def blank_texts(column: Series) -> Series:
+    """Which cells of a column of text hold none, or white space and invisible characters alone."""
+    return column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")
+
+
 def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     """Which rows have a text in a column. Raises `DataError` for a column of something else."""
     import polars
@@ -157,7 +164,7 @@ def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     if column.dtype != polars.String:
         problem = f"{where} holds {str(column.dtype).lower()} values, and not texts"
         raise DataError(problem)
-    blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
+    blank = blank_texts(column).to_numpy()
     if (
         blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any()
     ):  # a CSV table has no types

@@ -254,6 +254,10 @@ class DomainNet(PreparedSource):
         return Reading(dataset, dict(zip(part_names, counts, strict=True)))
 
 
+_PARTS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
+"""Names of folders that are the parts of an official split."""
+
+
 @register("image-folder", kind="source")
 @dataclass(frozen=True)
 class ImageFolder(PreparedSource):
@@ -340,6 +344,21 @@ class ImageFolder(PreparedSource):
         )
         return Reading(dataset, {"all": len(files)})
 
+    def _other_levels(self, name: str) -> str:
+        """The levels that would read an image that lies at another depth, as the end of a
+        sentence; empty for one that lies in no folder."""
+        folders = name.split("/")[:-1]
+        if not folders:
+            return "; put it into the folder of its class"
+        spare = len(folders) - len(self.levels)
+        named = [*("-" for _ in range(spare)), *self.levels][-len(folders) :]
+        if spare > 0 and folders[0].lower() in _PARTS:
+            named[0] = "split"
+        return (
+            f"; levels has a name for each folder from the top, - for one that is no attribute, here"
+            f" [{', '.join(named)}]"
+        )
+
     def _images(self, tree: Tree) -> list[str]:
         """The names of the images, in order; `DataError` for the first file that should not be
         where it is."""
@@ -348,22 +367,24 @@ class ImageFolder(PreparedSource):
         if self.others == "refuse" and (
             other_files := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]
         ):
+            more = len(other_files) - 1
+            are = f"and {more:,} more are no images by name" if more else "is no image by its name"
             raise DataError(
-                f"{tree.name}: {other_files[0]!r} and {len(other_files) - 1:,} more are no images"
-                " by name; take them away, or set others=skip"
+                f"{tree.name}: {other_files[0]!r} {are}; take {'them' if more else 'it'} away, or"
+                " set others=skip"
             )
         for name in files:
             if (problem := foreign_name(name)) is not None:
                 raise DataError(f"{tree.name}: {problem}")
-            if (
-                name.count("/") != len(self.levels)
-                or not tree.sizes[name]
-                or not name.isprintable()
-            ):
-                raise DataError(
-                    f"{tree.name}: {name!r} is not {layout}, is empty, or has a control character"
-                    " in its name"
-                )
+            fault = ""
+            if name.count("/") != len(self.levels):
+                fault = f"is not {layout}{self._other_levels(name)}"
+            elif not tree.sizes[name]:
+                fault = "is empty; fetch it again, or take it away"
+            elif not name.isprintable():
+                fault = "has a control character in its name; rename it"
+            if fault:
+                raise DataError(f"{tree.name}: {name!r} {fault}")
         if not files:
             raise DataError(f"{tree.name} holds no image; each should be {layout}")
         return files

@@ -4,6 +4,7 @@ and classes of its own."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ _NO_CLASSIFIERS = {
 Answering = Callable[[Any], Any]
 
 
+_OF_A_FILE = (
+    "; cw.load_model reads a file of weights or a kept run, cw.estimate and the models of a study"
+    " read ONNX files too"
+)
+
+
 def answering_function(
     model: Any, class_names: Sequence[str], columns: Sequence[InputColumn] = ()
 ) -> Answering:
@@ -50,7 +57,8 @@ def answering_function(
             return _in_order(answering, getattr(model, "classes_", None), class_names)
     refuse_module(model)
     if not callable(model):
-        raise InputError("model", f"must be {_TAKEN}, not {type(model).__name__}")
+        remedy = _OF_A_FILE if isinstance(model, str | Path) else ""
+        raise InputError("model", f"must be {_TAKEN}, not {type(model).__name__}{remedy}")
     function: Answering = model
     return function
 

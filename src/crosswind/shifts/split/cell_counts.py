@@ -119,6 +119,8 @@ def allot(
     give the rest in proportion. Raises `InputError` where nothing is left to draw, or more is asked
     than there is (`lenient`: as many as there are).
     """
+    if form.weights.min(initial=0.0) < 0:
+        raise InputError(fields.law, f"gives a cell of {fields.what} a weight below 0")
     if not form.weights.max(initial=0.0) <= _HEAVIEST:
         problem = f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}"
         raise InputError(fields.law, problem)

@@ -49,8 +49,8 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
 
 
 def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
-    """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows
-    hold the same or are of one unit."""
+    """Raises `InputError` where no row is left to train on, `rows` of them, because sets that are
+    tested and validated on take all, or too many rows hold the same or are of one unit."""
     if rows:
         return
     joined = joined_units(dataset)
@@ -63,7 +63,11 @@ def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
         )
         raise InputError("roles", problem)
     if joined is None:
-        return
+        raise InputError(
+            "roles",
+            f"leave no row to train on: test and validation take all {dataset.n_base:,} rows of"
+            f" {dataset.name}; have them take fewer",
+        )
     units = len(np.unique(joined))
     if units > 1:
         contents = f"are only {units:,} different {dataset.shows}s"
@@ -245,6 +249,16 @@ def held(dataset: AttributedDataset, other: AttributedDataset, roles: RoleOf) ->
         for role in (_TEST, _VALIDATION, _TRAIN):
             held_as |= np.isin(ours, theirs[roles == role]).astype(np.uint8) << role
     return held_as
+
+
+def rows_that_trained(
+    dataset: AttributedDataset, rows: Ints, trained: AttributedDataset, train_rows: Ints
+) -> int:
+    """How many base rows of a data set show what base rows of another, or of the same, that trained
+    a model show."""
+    roles = np.full(trained.n_base, FREE, dtype=np.uint8)
+    roles[train_rows] = _TRAIN
+    return int((held(dataset, trained, roles)[rows] > 0).sum())
 
 
 def _in_any_row(unit_of: Ints, bits: RoleOf) -> RoleOf:

@@ -56,6 +56,10 @@ class RowSet:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def base_rows(self, dataset: AttributedDataset) -> Ints:
+        """The base rows of its data set, int64 [n]."""
+        return self.rows if self.visit_law is not None else self.rows // dataset.n_derived
+
     def __repr__(self) -> str:
         return f"{len(self):,} rows of {self.source} in {len(self.group_names):,} groups"
 
