@@ -130,3 +130,14 @@ def test_what_is_wrong_is_one_sentence(
         and not printed.out
     )
     assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_one_setting_of_the_training_loop_is_shown_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _status(["show", "training", "lr"]) == 0
+    shown = capsys.readouterr().out
+    assert "learning rate" in shown
+    assert "patience" not in shown
+    assert _status(["show", "training", "lrr"]) == 2
+    assert "setting of the training loop 'lrr', did you mean 'lr'?" in capsys.readouterr().err

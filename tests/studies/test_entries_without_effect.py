@@ -54,10 +54,14 @@ def test_a_rate_of_a_method_beside_several_rates_of_the_study_is_refused() -> No
 
 
 @pytest.mark.parametrize("sizes", [{"few": 10, "many": 20}, {"equal": "equal", "all": "all"}])
-def test_several_sizes_beside_a_number_of_rows_in_all_are_refused(sizes: Any) -> None:
-    text = refused(sizes=sizes, dataset_size=[50, 100])
-    assert text.startswith("dataset_size: says how many rows train")
-    assert all(name in text for name in sizes)
+def test_several_sizes_beside_a_number_of_rows_in_all_are_told_to_be_one(sizes: Any) -> None:
+    def said(**fields: Any) -> list[str]:
+        return [text for text in plan_of(**fields).warnings if "how many rows train" in text]
+
+    (text,) = said(sizes=sizes, dataset_size=[50, 100])
+    assert f"the sizes {', '.join(sizes)} draw the same" in text
+    name = next(iter(sizes))
+    assert not said(sizes=sizes) + said(sizes={name: sizes[name]}, dataset_size=50)
 
 
 @pytest.mark.parametrize("size", ["equal", "all", 10, {"total": 80}])

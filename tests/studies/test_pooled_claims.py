@@ -132,6 +132,15 @@ def test_the_form_of_a_claim_over_cases(claim: dict[str, Any], says: str) -> Non
             "claims.0.each: 'shift' is what the conditions differ in",
         ),
         (
+            {
+                "text": "alike",
+                "test": "agreement",
+                "along": {"shift": ["none", "SC"]},
+                "shift": "SC",
+            },
+            "claims.0.shift: 'shift' is what the conditions of along differ in",
+        ),
+        (
             {"text": "rank", "test": "ranks", "rows": {"methods": "mixed"}},
             "claims.0.rows: are 1, and the test ranks needs 3 or more",
         ),

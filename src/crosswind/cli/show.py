@@ -205,6 +205,12 @@ def _training(name: str) -> Card:
 
     knobs = knobs_of(TrainingSettings)
     lines = ["training", "", (TrainingSettings.__doc__ or "").strip(), "", *_knob_lines(knobs)]
+    if name:
+        names = [knob.name for knob in knobs]
+        if name not in names:
+            raise unknown("NAME", "setting of the training loop", name, names)
+        knobs = tuple(knob for knob in knobs if knob.name == name)
+        lines = _knob_lines(knobs)
     return {"name": "training", "knobs": [knob.describe() for knob in knobs]}, "\n".join(lines)
 
 

@@ -104,13 +104,6 @@ def points_of(study: Study) -> Iterator[StudyPoint]:
     none."""
     noises = _axis(study.label_noise, "label_noise")
     rows = _axis(study.dataset_size, "dataset_size")
-    if study.dataset_size is not None and len(study.sizes) > 1:
-        problem = (
-            "says how many rows train, so that all of"
-            f" {', '.join(study.sizes)} would draw the same; leave out dataset_size or all sizes"
-            " but one"
-        )
-        raise InputError("dataset_size", problem)
     point_count = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)

@@ -306,6 +306,12 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
+        if self.study.dataset_size is not None and len(self.study.sizes) > 1:
+            warnings.append(
+                "dataset_size says how many rows train, so that the sizes"
+                f" {', '.join(self.study.sizes)} draw the same where they stand for the same data and"
+                " shifts; leave out dataset_size, or all sizes but one"
+            )
         for name, spec in self.study.data.items():
             warnings += _unused_columns(self.study, name, spec)
         notes = [

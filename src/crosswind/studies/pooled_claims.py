@@ -290,6 +290,8 @@ def _check_along(path: str, claim: PooledClaim) -> None:
         raise InputError(f"{path}.along.{name}", "must name each condition once")
     if name in claim.each:
         raise InputError(f"{path}.each", f"{name!r} is what the conditions differ in")
+    if getattr(claim, name) is not None:
+        raise InputError(f"{path}.{name}", f"{name!r} is what the conditions of along differ in")
 
 
 def _check_rows(
