@@ -124,6 +124,19 @@ def test_sets_of_another_split_that_trained_the_model_are_told_of(trained: Any) 
         model.evaluate(shifted)
 
 
+def test_estimates_tell_of_labelled_rows_that_trained_the_model(trained: Any) -> None:
+    """Training rows among them made the source, and so the estimates, too good without a word."""
+    model, split, dataset = trained
+    settings = {"label": "ill", "pool_rows": 0, "near_rows": 0, "estimators": ["cbpe"]}
+    estimates = cw.estimate(model, dataset, dataset, **settings)
+    n_trained = len(set(split.train.rows.tolist()))
+    for field in ("labelled rows", "rows of data"):
+        sentence = f"trained on {n_trained} of the {dataset.n_base} {field}"
+        assert sum(sentence in note for note in estimates.notes) == 1
+    fresh = cw.from_frame(patients(seed=3), label="ill", numbers=["x", "z"], columns=["mark"])
+    assert "trained on" not in str(cw.estimate(model, fresh, fresh, **settings))
+
+
 def test_files_that_hold_no_such_model_are_refused(trained: Any, tmp_path: Path) -> None:
     model, split, dataset = trained
     with pytest.raises(InputError, match=r"path: .*m.pt' must end in .safetensors"):

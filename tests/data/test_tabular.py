@@ -13,7 +13,7 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
-from crosswind.core.errors import DataError
+from crosswind.core.errors import DataError, InputError
 from crosswind.data import tabular
 from crosswind.data.tabular import read_table
 
@@ -86,3 +86,10 @@ def test_a_small_file_of_many_rows_takes_no_more_memory_than_allowed(
         DataError, match="is damaged: reading it ended a process of 60 MB of memory"
     ):
         read_table(str(place), "path")
+
+
+def test_a_folder_of_pictures_is_told_how_a_study_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"source: image-folder, options: {path: .*}, label: class"
+    ):
+        read_table(str(tmp_path), "TABLE")

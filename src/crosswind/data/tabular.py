@@ -219,7 +219,8 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
         raise InputError(
             field,
             f"{path!r} is a folder, and a table is needed: a CSV file with a column of paths (pictures"
-            f" in one folder a class are the source image-folder){named}",
+            f" in one folder a class need none: a study has them as source: image-folder, options:"
+            f" {{path: {path}}}, label: class){named}",
         )
     if kind not in KINDS:
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""

@@ -41,7 +41,25 @@ def answer_request(request: EstimateRequest) -> Estimates:
         return ask(replace(request, model=str(request.model)))
     if is_frame(request.data):
         return ask_frames(request, type(request.model).__name__)
-    return ask(request)
+    estimates = ask(request)
+    return replace(estimates, notes=(*estimates.notes, *_of_training_rows(request)))
+
+
+def _of_training_rows(request: EstimateRequest) -> list[str]:
+    """A sentence on each data set that holds rows that the model was trained on, as far as the
+    model knows them."""
+    n_trained_on = getattr(request.model, "n_trained_on", None)
+    sentences = []
+    for field, dataset in (("labelled rows", request.source), ("rows of data", request.data)):
+        if n_trained_on is None or not isinstance(dataset, AttributedDataset):
+            continue
+        n_trained = n_trained_on(dataset, np.arange(dataset.n_base))
+        if n_trained:
+            sentences.append(
+                f"The model was trained on {n_trained:,} of the {dataset.n_base:,} {field}, on which"
+                " it is right more often than on new ones: estimates may be too high."
+            )
+    return sentences
 
 
 def _fitted_on_a_frame(request: EstimateRequest) -> Any:

@@ -191,13 +191,17 @@ class TrainedModel(Trajectory, Predictor):
             for set_name, rows in sets.items()
         }
 
-    def _warn_of_training_rows(self, split: Split) -> None:
-        """Warn of sets of another split that hold rows that the model was trained on."""
+    def n_trained_on(self, dataset: AttributedDataset, base_rows: NDArray[np.int64]) -> int:
+        """How many base rows of a data set show what the model was trained on."""
         trained = self.split.parts["train"].dataset
         train_rows = self.split.train.base_rows(trained)
+        return rows_that_trained(dataset, base_rows, trained, train_rows)
+
+    def _warn_of_training_rows(self, split: Split) -> None:
+        """Warn of sets of another split that hold rows that the model was trained on."""
         for name, rows in {**split.validation, **split.evaluation}.items():
             dataset = split.parts[name].dataset
-            n_trained = rows_that_trained(dataset, rows.base_rows(dataset), trained, train_rows)
+            n_trained = self.n_trained_on(dataset, rows.base_rows(dataset))
             if n_trained:
                 warnings.warn(
                     f"set {name!r}: the model was trained on {n_trained:,} of its {len(rows):,}"
