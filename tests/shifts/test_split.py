@@ -218,13 +218,6 @@ def test_base_draw_of_a_short_cell_gives_what_it_has() -> None:
     assert split.warnings == ("train: y=y0, a=a0 has 3 of the 8 rows that were asked for",)
 
 
-def test_a_cell_that_lacks_a_part_of_a_row_is_not_said_to_have_what_it_lacks() -> None:
-    """It read "has 41 of the 41 rows that were asked for"."""
-    data = world((2, 2), np.array([[41, 50], [50, 50]]))
-    split = make_split({"d": data}, "d", plan(None, 41.04, 1, Roles(0, 0), sets={}), 0)
-    assert split.warnings == ("train: y=y0, a=a0 has 41 of the 41.04 rows that were asked for",)
-
-
 def test_total_draw_spreads_what_a_short_cell_lacks_in_proportion() -> None:
     """32 rows over 4 cells: 8 each; one has 2, the other three give 10 each."""
     data = world((2, 2), np.array([[2, 20], [20, 20]]))

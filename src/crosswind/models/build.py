@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -61,9 +62,11 @@ class Model(nn.Module):
         super().__init__()
         for name, submodule in children.items():
             self.add_module(name, submodule)
-        run_by_name = [*(part for parts in stages.values() for part in parts), *pool]
-        for name in [*run_by_name, head.partition(".")[0]]:
-            if name not in children:
+        submodule_names = [head]
+        if type(self)._run is Model._run:  # another may have words of its own for what it runs
+            submodule_names += [*chain.from_iterable(stages.values()), *pool]
+        for name in submodule_names:
+            if name.partition(".")[0] not in children:
                 raise InputError("model", f"names {name!r}, which is none of its parts", children)
         self.width = width
         self._stages = {name: tuple(child_names) for name, child_names in stages.items()}

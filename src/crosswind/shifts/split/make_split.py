@@ -707,19 +707,14 @@ def _lacking(planned_set: Part) -> dict[int, tuple[float, int]]:
 def _first_short_cell(planned_set: Part, short: Mapping[int, tuple[float, int]]) -> str:
     """The first cell that gives fewer rows than it was asked for, and how many more there are."""
     cell, (asked_rows, got) = next(iter(short.items()))
-    # Shares of rows need not be whole; one decimal is as much as anybody reads, where it tells the
-    # two numbers apart.
-    if asked_rows >= 1:
-        decimals = next((n for n in range(1, 9) if round(asked_rows, n) > got), 9)
-        asked = f"{asked_rows:.{decimals}f}".removesuffix(".0")
-    else:
-        asked = f"{asked_rows:.2g}"
-    others = len(short) - 1
+    # Shares of rows need not be whole; one decimal is as much as anybody reads.
+    asked_text = f"{asked_rows:.1f}".removesuffix(".0") if asked_rows >= 1 else f"{asked_rows:.2g}"
+    n_more = len(short) - 1
     more_cells = ""
-    if others:
-        more_cells = f"; {others} more cell{'s lack' if others > 1 else ' lacks'} rows"
+    if n_more:
+        more_cells = f"; {n_more} more cell{'s lack' if n_more > 1 else ' lacks'} rows"
     name = planned_set.cells.name_of(cell)
-    return f"{name} has {got} of the {asked} rows that were asked for{more_cells}"
+    return f"{name} has {got} of the {asked_text} rows that were asked for{more_cells}"
 
 
 def _row_mode(role: str, pool: Pool) -> str:
