@@ -301,12 +301,12 @@ def _evidence(subject: Subject, stores: Sequence[str] | None) -> polars.DataFram
     tables = [shipped_evidence(), *subject.evidence]
     for place in stores or ():
         with Store.open(place) as store:
-            own = [evidence_of(store, name) for name in store.study_names()]
-        if not any(table.height for table in own):
+            store_tables = [evidence_of(store, name) for name in store.study_names()]
+        if not any(table.height for table in store_tables):
             problem = (
                 f"{place} has no results that count: evidence is a method beside erm with as many"
                 " settings, on the same seeds, whose runs' files are here"
             )
             raise InputError("--evidence", f"{problem}; leave it out")
-        tables += own
+        tables += store_tables
     return polars.concat(tables).unique(maintain_order=True)

@@ -341,8 +341,8 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
             where,
         )
-    place = f"{where} --out {store.out}" if "://" in where else where
-    warn_of_damage(name, damaged, place)
+    store_words = f"{where} --out {store.out}" if "://" in where else where
+    warn_of_damage(name, damaged, store_words)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     return 1 if summary.failed or summary.stopped else 0

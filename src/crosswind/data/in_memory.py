@@ -262,10 +262,10 @@ def _items_of(dataset: Any, name: str) -> tuple[list[NDArray[np.uint8]], list[in
     for position in range(len(dataset)):
         sample = dataset[position]
         image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
-        item = f"item {position} of {name!r}"
-        pixels.append(picture_of(image, item))
+        item_words = f"item {position} of {name!r}"
+        pixels.append(picture_of(image, item_words))
         if other_values and not isinstance(other_values[0], dict):
-            labels.append(_label_of(other_values[0], classes, item))
+            labels.append(_label_of(other_values[0], classes, item_words))
     return pixels, labels
 
 

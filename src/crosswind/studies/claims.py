@@ -253,8 +253,12 @@ def check_metric(field: str, metric: str, study: Study, shifts: Collection[str])
     """Refuse a score of seen and unseen pairs where no shift keeps pairs apart: no run has it."""
     if metric not in PAIR_METRICS or any(_is_systematic(study, name, ()) for name in shifts):
         return
-    others = [name for name in study.shifts if _is_systematic(study, name, ())]
-    where = f" is; such are {', '.join(others)}" if others else ", and the study has none"
+    systematic_shifts = [name for name in study.shifts if _is_systematic(study, name, ())]
+    where = (
+        f" is; such are {', '.join(systematic_shifts)}"
+        if systematic_shifts
+        else ", and the study has none"
+    )
     problem = (
         f"{metric} is a score under a systematic shift, which none of {', '.join(sorted(shifts))}"
     )
@@ -268,7 +272,7 @@ def _is_systematic(study: Study, entry: Any, trail: tuple[str, ...]) -> bool:
         is_new = entry in study.shifts and entry not in trail
         return is_new and _is_systematic(study, study.shifts[entry], (*trail, entry))
     if isinstance(entry, list):
-        return any(_is_systematic(study, part, trail) for part in entry)
+        return any(_is_systematic(study, shift, trail) for shift in entry)
     return isinstance(entry, Mapping) and entry.get("type") == "systematic"
 
 

@@ -497,17 +497,17 @@ def _other_labels(
     for name, spec in study.sets.items():
         if spec.source not in study.data or study.data[spec.source].label == label:
             continue
-        own = study.data[spec.source].label
+        own_label = study.data[spec.source].label
         if label not in [attribute.name for attribute in datasets[spec.source].schema]:
             problem = (
                 f"{spec.source!r} has no attribute {label!r}, which {point.data!r} predicts, and its"
-                f" own label {own!r} has another name; give both columns one name, and say in"
+                f" own label {own_label!r} has another name; give both columns one name, and say in"
                 " 'labels' which class of the set is which"
             )
             raise InputError(f"sets.{name}.source", problem)
         warnings.append(
             f"set {name} reads {label!r} of {spec.source}, which {point.data} predicts, and not its"
-            f" label {own!r}"
+            f" label {own_label!r}"
         )
     return warnings
 
@@ -618,22 +618,22 @@ def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, Attribut
 
     cases = list(product(study.shifts, study.split_seed_list))
     counts = [counts_of(case, "all") for case in cases]
-    most = int(min([each.train_rows for each in counts]))
+    most_rows = int(min([each.train_rows for each in counts]))
     # Rows on top that are a share of the others, and too few of them there: fewer others need fewer.
     lacking = [case for case, each in zip(cases, counts, strict=True) if each.lacks_share]
 
     def is_met(total: int) -> bool:
         return all(counts_of(case, {"total": total}).train_rows == total for case in lacking)
 
-    low, high = 0, most + 1
-    middle = most
+    low, high = 0, most_rows + 1
+    middle = most_rows
     while high - low > 1:
         if is_met(middle):
             low = middle
         else:
             high = middle
         middle = (low + high) // 2
-    return low or most
+    return low or most_rows
 
 
 def _balanced_rows(
@@ -780,9 +780,9 @@ def _check_each_runs(
         pairs = product(at_points, (model for model in trained if method.on(model)))
         if any(point.data in data_of_model[model] for point, model in pairs):
             continue
-        own = [f"{key} ({', '.join(listed)})" for key, listed in method.only.items()]
+        conditions = [f"{key} ({', '.join(listed)})" for key, listed in method.only.items()]
         problem = (
-            f"is run nowhere: with {' and '.join(own)} it has none of the runs that the study's"
+            f"is run nowhere: with {' and '.join(conditions)} it has none of the runs that the study's"
             " sizes and the data of its models leave; widen one of them, or take it out"
         )
         raise InputError(f"methods.{label}", problem)

@@ -132,10 +132,10 @@ def _refuse_no_numbers(predictions: Predictions) -> None:
         return
     rows = np.flatnonzero(~np.isfinite(predictions.logits).all(axis=1))
     if rows.size:
-        more = f" ({counted(rows.size - 1, 'more such row')})" if rows.size > 1 else ""
+        more_words = f" ({counted(rows.size - 1, 'more such row')})" if rows.size > 1 else ""
         raise InputError(
             "inputs",
-            f"have no answer in row {rows[0] + 1}{more}: the scores there are no finite numbers;"
+            f"have no answer in row {rows[0] + 1}{more_words}: the scores there are no finite numbers;"
             " the row holds NaN or infinity, or the training diverged",
         )
 

@@ -367,10 +367,14 @@ class ImageFolder(PreparedSource):
         if self.others == "refuse" and (
             other_files := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]
         ):
-            more = len(other_files) - 1
-            are = f"and {more:,} more are no images by name" if more else "is no image by its name"
+            n_more = len(other_files) - 1
+            are = (
+                f"and {n_more:,} more are no images by name"
+                if n_more
+                else "is no image by its name"
+            )
             raise DataError(
-                f"{tree.name}: {other_files[0]!r} {are}; take {'them' if more else 'it'} away, or"
+                f"{tree.name}: {other_files[0]!r} {are}; take {'them' if n_more else 'it'} away, or"
                 " set others=skip"
             )
         for name in files:
