@@ -639,8 +639,8 @@ def test_the_target_of_a_split_is_its_test_set() -> None:
 
 
 def test_a_data_set_in_memory_takes_no_settings(tmp_path: Path) -> None:
-    held = cw.load("digits", size=8)
-    entry = {"source": held, "label": "half", "attributes": ["ink"], "options": {"size": 16}}
+    dataset = cw.load("digits", size=8)
+    entry = {"source": dataset, "label": "half", "attributes": ["ink"], "options": {"size": 16}}
     study = {"data": {"digits": entry}, "shifts": {"none": []}, "models": ["mlp"]}
     with pytest.raises(
         InputError, match=r"^data\.digits\.options: belongs to a source that is read"

@@ -64,9 +64,11 @@ def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_f
     counter = drawn["SC"].train_rows - matched
     # Of the rows that are not tested half validate; the last counterexample gives way to the total.
     n_matched, n_unmatched = MATCHED - TESTED - 48, UNMATCHED - TESTED - 10
-    most = max(n for n in range(1, 2 * n_matched + 1) if math.ceil(share * n) <= 2 * n_unmatched)
+    largest_size = max(
+        n for n in range(1, 2 * n_matched + 1) if math.ceil(share * n) <= 2 * n_unmatched
+    )
     assert 0 <= math.ceil(share * matched) - counter <= 1
-    assert abs(matched - most) <= 1
+    assert abs(matched - largest_size) <= 1
 
 
 def test_a_number_of_counterexamples_that_are_not_there_is_drawn_as_before(plan_with: Any) -> None:

@@ -392,14 +392,14 @@ NONE_OR_NOT = {
 def test_null_is_the_value_of_a_setting_that_is_something_where_it_is_left_out(
     path: str, is_kept: bool
 ) -> None:
-    *places, name = path.split(".")
+    *field_names, name = path.split(".")
     overlay: Any = {name: None}
-    for place in reversed(places):
-        overlay = {place: overlay}
+    for field_name in reversed(field_names):
+        overlay = {field_name: overlay}
     for laid in (merge(NONE_OR_NOT, overlay), apply_settings(NONE_OR_NOT, [f"{path}=null"])):
         entry: Any = laid
-        for place in places:
-            entry = entry[place]
+        for field_name in field_names:
+            entry = entry[field_name]
         assert (name in entry) == is_kept
         assert entry.get(name) is None
 
@@ -415,8 +415,10 @@ def test_no_patience_is_none_from_a_setting_and_a_scale() -> None:
     }
     for given in ({"settings": ["training.patience=null"]}, {"scale": "long"}):
         plan = make_plan(study_from(study, **given))
-        kept = {job.spec["training"]["patience"] for job in plan.jobs if job.kind == "fit"}
-        assert kept == {None}
+        patience_values = {
+            job.spec["training"]["patience"] for job in plan.jobs if job.kind == "fit"
+        }
+        assert patience_values == {None}
 
 
 def test_null_for_an_entry_that_is_not_there_is_refused() -> None:

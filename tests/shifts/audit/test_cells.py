@@ -140,8 +140,8 @@ def test_numbers_of_a_frame_have_points_whatever_its_texts_have() -> None:
 def test_commas_of_the_other_table_tell_and_its_points_do_not() -> None:
     mixed = [f"{number}".replace(".", ",") for number in np.linspace(0.5, 9.125, N)]
     doubtful = german([f"{1 + row / 1000:.3f}" for row in range(1, N)]) + ["1,001"]
-    told = tables(mixed, doubtful)
-    assert codes(told) == codes(
+    commas = tables(mixed, doubtful)
+    assert codes(commas) == codes(
         tables(*([word.replace(",", ".") for word in side] for side in (mixed, doubtful)))
     )
     assert "may be 1001 or 1.001" in dict(tables(ages(0), doubtful).skipped)["c"]
