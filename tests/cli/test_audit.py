@@ -44,18 +44,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *words: str) -> int:
-    return _status(
-        [
-            "audit",
-            "--train",
-            str(folder / "A.csv"),
-            "--target",
-            str(folder / "B.parquet"),
-            "--label",
-            "bird",
-            *words,
-        ]
-    )
+    """The exit status of an audit of the two tables; options among `words` replace theirs."""
+    usual = {
+        "--train": str(folder / "A.csv"),
+        "--target": str(folder / "B.parquet"),
+        "--label": "bird",
+    }
+    options = [word for pair in usual.items() if pair[0] not in words for word in pair]
+    return _status(["audit", *options, *words])
 
 
 def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
