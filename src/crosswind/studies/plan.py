@@ -437,6 +437,7 @@ def _unused_columns(study: Study, name: str, spec: DataSpec) -> list[str]:
         computed[spec.clusters.name] = "clusters"
     roles = spec.roles.official
     columns = {spec.label, *spec.attribute_names, *spec.keep, spec.unit}
+    columns |= {*(study.groups or ()), *(study.environments or ())}
     columns |= set() if roles is None else {roles.column}
     if spec.clusters is not None:
         columns |= {spec.clusters.within, *spec.clusters.fit}
