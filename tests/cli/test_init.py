@@ -731,5 +731,6 @@ def test_rows_of_nobody_are_left_out_or_named(tmp_path: Path) -> None:
         proposal = propose(str(path), study_folder=tmp_path)
         assert proposal.draft.unit == unit
         assert any(note.startswith(sentence) for note in proposal.notes), proposal.notes
+        assert proposal.notes[0].startswith("600 rows; ")
         plan = make_plan(study_from(parse(proposal.text, "t.yaml"), name="t"), tmp_path)
         assert plan.runs

@@ -236,7 +236,7 @@ def propose(
     )
     _check_utf8("TABLE", table)
     _check_utf8("--images", inputs.folder)
-    in_words = f"{rows.height:,} rows; {inputs.in_words}"
+    in_words = f"{as_written.height:,} rows; {inputs.in_words}"
     remarks = _remarks(in_words, *reading_notes, *chosen.notes)
     remarks += _remarks(*_label_notes(chosen, columns, rows), *_one_hot_notes(columns, rows))
     remarks += _remarks(*unit_notes)
@@ -246,7 +246,9 @@ def propose(
     remarks += _spelling_remarks(spelled, chosen, designs)
     remarks += [Note(role_note, of_roles=official is not None)] if role_note else []
     remarks += _remarks(*blank_notes, *_more_texts(inputs, text), *_unparted(rows, inputs))
-    remarks += _remarks(*_without_numbers(written_columns, options.get("numbers", []), rows.height))
+    remarks += _remarks(
+        *_without_numbers(written_columns, options.get("numbers", []), as_written.height)
+    )
     remarks += _remarks(*_codes_of_nothing(as_written, options.get("numbers", [])))
     of_numbers = [*options.get("numbers", []), *([chosen.name] if chosen.cuts else [])]
     notes = [thousands_note(as_written, name) for name in of_numbers]
