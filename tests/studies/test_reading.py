@@ -432,3 +432,30 @@ def test_null_for_an_entry_that_is_not_there_is_refused() -> None:
         "methods": {"erm": {}},
         "training": {},
     }
+
+
+@pytest.mark.parametrize("field_name", ["methods", "models", "estimators"])
+def test_a_list_of_names_takes_settings_by_name(field_name: str) -> None:
+    study = {field_name: ["one", "two"]}
+    assert apply_settings(study, [f"{field_name}.two=null"]) == {field_name: {"one": {}}}
+    assert apply_settings(study, [f"{field_name}.three.width=4"]) == {
+        field_name: {"one": {}, "two": {}, "three": {"width": 4}}
+    }
+    assert apply_settings(study, [f"{field_name}.1=three"]) == {field_name: ["one", "three"]}
+
+
+@pytest.mark.parametrize("methods", [["erm", "irm", "dann"], {"erm": {}, "irm": {}, "dann": {}}])
+def test_an_entry_that_the_scale_leaves_out_may_be_left_out_again(methods: Any) -> None:
+    study = {
+        "data": {"d": {"source": "digits", "label": "half", "attributes": ["ink"]}},
+        "shifts": {"none": []},
+        "models": ["mlp"],
+        "methods": methods,
+        "training": {"steps": 4},
+        "scales": {"tiny": {"methods": {"erm": {}, "irm": None, "dann": {}}}},
+    }
+    for scale in ("tiny", None):
+        study_now = study_from(study, scale=scale, settings=["methods.irm=null"])
+        assert set(study_now.methods) == {"erm", "dann"}
+        with pytest.raises(InputError, match="unknown entry of methods 'imr'"):
+            study_from(study, scale=scale, settings=["methods.imr=null"])

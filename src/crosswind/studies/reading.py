@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
-NAMED = (
-    "methods",
-    "models",
-)  # fields that are a list of names, or a mapping from names to settings
+NAMED = ("methods", "models", "estimators")
+"""Fields that are a list of names, or a mapping from names to settings."""
 NAMED_ENTRIES = ("data", "shifts", "sizes", "sets", "models", "methods", "estimators")
 """Fields whose keys are names of the user's."""
 _LOADER: Any = getattr(
@@ -242,12 +240,15 @@ def _knobs_of_entry(room: str, name: Any) -> Sequence[Knob]:
     return ()
 
 
-def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def apply_settings(
+    study: Mapping[str, Any], settings: Sequence[str], unscaled: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """`study` with `key=value` settings applied: a key is a dotted path, a value is read as YAML,
     null takes the key out, but where it is the value of a setting (see `merge`).
 
     A path may end in a new key (the study's own validation decides whether it exists); lists are
-    addressed by position.
+    addressed by position. `unscaled`: the study without its scale. An entry that the scale has
+    taken out may be taken out again, so that one command serves every scale.
     """
     out = copy.deepcopy(dict(study))
     for setting in settings:
@@ -257,11 +258,11 @@ def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[st
             raise InputError(
                 "--set", f"{setting!r} is not of the form key=value, such as training.steps=100"
             )
-        _set_value(out, words, _read(text, f"--set {path.strip()}"))
+        _set_value(out, words, _read(text, f"--set {path.strip()}"), unscaled or {})
     return out
 
 
-def _set_value(container: Any, words: list[str], value: Any) -> None:
+def _set_value(container: Any, words: list[str], value: Any, unscaled: Mapping[str, Any]) -> None:
     path = f"--set {'.'.join(words)}"
     done = 0
     places: list[str] = []
@@ -300,7 +301,8 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
             done == 0
             and key in NAMED
             and isinstance(container[key], list)
-            and words[end] in container[key]
+            and not words[end].isdigit()
+            and all(isinstance(name, str) for name in container[key])
         ):
             container[key] = {
                 name: {} for name in container[key]
@@ -314,7 +316,11 @@ def _set_value(container: Any, words: list[str], value: Any) -> None:
         container[key] = None
     elif key in container:
         del container[key]
-    elif len(places) == 1 and places[0] in NAMED_ENTRIES:
+    elif (
+        len(places) == 1
+        and places[0] in NAMED_ENTRIES
+        and key not in (unscaled.get(places[0]) or ())
+    ):
         raise unknown(path, f"entry of {places[0]}", key, container)
 
 

@@ -625,7 +625,7 @@ def study_from(
         if scale not in scale_overlays:
             raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", scale_overlays)
         merged = _with_scale(merged, scale_overlays, scale, where)
-    merged = {"name": name, **apply_settings(merged, settings)}
+    merged = {"name": name, **apply_settings(merged, settings, values)}
     study = _validated(merged, where)
     for scale_name in study.scales:
         # A slip in an overlay should not wait for the day when it is used. It lies on the file, not
