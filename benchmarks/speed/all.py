@@ -6,8 +6,9 @@ is run by itself and what it prints is read.
 A program alternates both sides of its figure in one process. With `--beside` the same program of an
 older checkout, run with the package of that checkout, takes turns with this one: old, new, new, old.
 The table then has the older figure, and the newer over the older one. What was measured at this
-commit is kept in `benchmarks/results/speed.json` and not measured again; `--table` writes the table
-from it into `benchmarks/speed/README.md` and measures nothing. A program that fails, or whose output
+commit is kept in `benchmarks/results/speed.json` and not measured again; `--only` at another commit
+measures these programs anew and says so below the table's head; `--table` writes the table from the
+record into `benchmarks/speed/README.md` and measures nothing. A program that fails, or whose output
 has no figure, has a row that says so.
 """
 
@@ -592,6 +593,7 @@ def table(record: dict[str, Any]) -> str:
         f' {about["processor"]}; {about["rounds"]} rounds a program. "Before" is the figure of'
         f' {about["beside"] or "no older checkout"} in the same run; "no worse" is a figure of at'
         f" least {AS_BEFORE:.0%} of that one. {REACHED:.0%} of a goal counts as reached.",
+        *_later(record),
         "",
         "| program | figure | beside | measured | goal | reached | before | no worse |",
         "|---|---|---|---|---|---|---|---|",
@@ -607,6 +609,16 @@ def table(record: dict[str, Any]) -> str:
     for name, goal in WITHOUT_PROGRAM:
         lines.append(f"| none yet | {name} | | not measured | {goal} | | | |")
     return "\n".join(lines)
+
+
+def _later(record: dict[str, Any]) -> list[str]:
+    """A line for each program that was measured after the rest, or on another machine."""
+    return [
+        f"`{name}` was measured at {about['commit']}, {about['date']}, on {about['processor']};"
+        f" {about['rounds']} rounds."
+        for name, entry in record["programs"].items()
+        if (about := entry.get("about"))
+    ]
 
 
 def _rows(program: Program, entry: dict[str, Any]) -> list[str]:
@@ -627,7 +639,7 @@ def _rows(program: Program, entry: dict[str, Any]) -> list[str]:
                 "" if before is None else _yes(_as_good(pattern, now[0], before[0])),
             )
             rows.append(f"| {' | '.join(cells)} |")
-        for name in pattern.goals.keys() - entry["now"].keys():
+        for name in sorted(pattern.goals.keys() - entry["now"].keys()):
             goal_text = f"{pattern.goals[name]:g}"
             rows.append(f"| {program.name} | {name} | | not printed | {goal_text} | | | |")
     for side, problem in entry["failures"].items():
@@ -716,7 +728,9 @@ def _processor() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--only", default="", help="names of programs, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="names of programs, separated by commas, measured anew"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="an older checkout")
     parser.add_argument("--record", type=Path, default=RECORD)
@@ -734,12 +748,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.table:
         beside = options.beside.resolve() if options.beside else None
         here = about(options.rounds, beside)
-        if {**record["about"], "date": ""} != {**here, "date": ""}:
-            record = {"about": here, "programs": {}}
+        is_same = {**record["about"], "date": ""} == {**here, "date": ""}
+        if not record["about"] or not (is_same or options.only):
+            record, is_same = {"about": here, "programs": {}}, True
         for program in PROGRAMS:
-            if program.name not in chosen or program.name in record["programs"]:
+            if program.name not in chosen or (is_same and program.name in record["programs"]):
                 continue
-            record["programs"][program.name] = entry = measured(program, options.rounds, beside)
+            entry = measured(program, options.rounds, beside)
+            if not is_same:
+                entry["about"] = here
+            record["programs"][program.name] = entry
             options.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             print("\n".join(_rows(program, entry)), flush=True)
     if options.record == RECORD:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.speed import all as speed
@@ -142,6 +144,31 @@ def test_the_table_says_what_is_reached_and_what_is_worse() -> None:
         len(speed.PROGRAMS) - 2 + len(speed.WITHOUT_PROGRAM)
     )
     assert sum("printed no figure" in row for row in map(" | ".join, rows)) == 1
+
+
+def test_programs_measured_later_say_so_and_drop_no_older_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = {"now": {}, "before": {}, "failures": {}}
+    record = tmp_path / "speed.json"
+
+    def measured_at(commit: str, only: str) -> dict[str, Any]:
+        here = dict.fromkeys(("commit", "date", "processor", "beside"), commit) | {"rounds": 2}
+        monkeypatch.setattr(speed, "about", lambda *_: here)
+        monkeypatch.setattr(speed, "measured", lambda *_: dict(figures))
+        speed.main([*(["--only", only] if only else []), "--record", str(record)])
+        values: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+        return values
+
+    first = measured_at("aaaa", "")
+    assert len(first["programs"]) == len(speed.PROGRAMS) and first["about"]["commit"] == "aaaa"
+    later = measured_at("bbbb", "step")
+    assert later["about"] == first["about"] and later["programs"].keys() == first["programs"].keys()
+    assert later["programs"]["step"].pop("about")["commit"] == "bbbb"
+    assert later["programs"] == first["programs"]
+    later = measured_at("bbbb", "step")
+    assert "`step` was measured at bbbb, bbbb, on bbbb; 2 rounds." in speed.table(later)
+    assert measured_at("cccc", "")["about"]["commit"] == "cccc"
 
 
 @pytest.mark.parametrize("name", PRINTED)

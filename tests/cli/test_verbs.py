@@ -38,6 +38,16 @@ def test_the_verb_that_is_called_is_imported_alone() -> None:
     assert "'crosswind.cli.list'" in imported and "'crosswind.cli.advise'" not in imported
 
 
+def test_the_help_imports_neither_logging_nor_data_nor_networks() -> None:
+    """Each costs a good part of the tenth of a second that the help takes, or more."""
+    code = (
+        "import sys\nfrom crosswind.cli.main import _status\nassert _status(['--help']) == 0\n"
+        "print(sorted({'logging', 'numpy', 'polars', 'torch', 'typer'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['typer']"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

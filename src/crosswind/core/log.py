@@ -15,6 +15,8 @@ from contextlib import contextmanager
 LOGGER = logging.getLogger("crosswind")
 """The logger under which everything of Crosswind logs."""
 LOGGER.addHandler(logging.NullHandler())
+DEBUG_LEVEL = logging.DEBUG
+"""The level of `--debug`."""
 
 
 @contextmanager
