@@ -14,6 +14,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, InputError
+from crosswind.core.registry import load
 
 N = 200
 
@@ -95,6 +96,27 @@ def test_estimators_that_are_left_out_for_one_reason_stand_in_one_sentence() -> 
     reasons = {why for _, why in estimates.left_out}
     assert len(estimates.left_out) > 10 and len(lines) == len(reasons) < 4
     assert all(name in " ".join(lines) for name, _ in estimates.left_out)
+
+
+def test_an_estimator_whose_code_fails_takes_nothing_from_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = accuracies(cw.estimate(predictions=SCORES, source=(SOURCE_SCORES, CODES)))
+
+    def fails(*_: Any) -> None:
+        raise np.linalg.LinAlgError("Singular\nmatrix")
+
+    monkeypatch.setattr(load("estimators", "cbpe"), "estimate", fails)
+    with caplog.at_level("DEBUG", "crosswind"):
+        estimates = cw.estimate(predictions=SCORES, source=(SOURCE_SCORES, CODES))
+    why = "its code fails on these rows (LinAlgError: Singular matrix)"
+    assert dict(estimates.left_out)["cbpe"] == why and f"Left out: cbpe, since {why}." in str(
+        estimates
+    )
+    assert accuracies(estimates) == {
+        name: accuracy for name, accuracy in before.items() if name != "cbpe"
+    }
+    assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize(

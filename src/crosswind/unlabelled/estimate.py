@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.errors import CrosswindError, DataError, InputError, one_line
 from crosswind.core.knobs import Access
+from crosswind.core.log import LOGGER
 from crosswind.core.registry import Facts, facts, load
 from crosswind.core.types import KINDS_OF_INPUTS, Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
@@ -567,7 +568,7 @@ def estimates(
         if why:
             left_out.append((estimator.name, why))
             continue
-        row_or_reason = _row_of(estimator, knobs, targets, sources, pools)
+        row_or_reason = _row_or_failure(estimator, knobs, targets, sources, pools)
         if isinstance(row_or_reason, Row):
             estimated.append(row_or_reason)
         else:
@@ -607,6 +608,25 @@ def _unchanged(kind: str) -> str:
     if kind == "features":
         return ", and vectors of numbers have no pool of changes; in a study it ranks networks"
     return f", and {KINDS_OF_INPUTS[kind]} are not changed"
+
+
+def _row_or_failure(
+    estimator: Facts,
+    knobs: Mapping[str, Any],
+    targets: Mapping[str, Answers],
+    sources: Mapping[str, Labelled | None],
+    pools: Mapping[str, list[Labelled]],
+) -> Row | str:
+    """One estimator's estimate, or why there is none. One whose code fails, as a plug-in's may,
+    takes nothing from the others."""
+    try:
+        return _row_of(estimator, knobs, targets, sources, pools)
+    except CrosswindError:
+        raise
+    except Exception as error:
+        LOGGER.debug("estimator %s failed", estimator.name, exc_info=error)
+        message = one_line(f"{type(error).__name__}: {error}", 200)
+        return f"its code fails on these rows ({message})"
 
 
 def _row_of(
