@@ -52,6 +52,14 @@ def test_a_model_takes_settings(trained: Any) -> None:
             cw.train("erm", split, dataset, model=wrong)
 
 
+def test_batches_of_similar_length_are_refused_for_rows_without_a_length(trained: Any) -> None:
+    _, split, dataset = trained
+    with pytest.raises(
+        InputError, match="^length_pool: puts texts of similar length together, and"
+    ):
+        cw.train("erm", split, dataset, model="tabular", steps=2, length_pool=4)
+
+
 def test_it_shows_itself_on_one_screen(trained: Any) -> None:
     model, _, _ = trained
     text = repr(model)
@@ -84,7 +92,9 @@ def test_it_predicts_evaluates_saves_and_loads(trained: Any, tmp_path: Path) -> 
     np.testing.assert_array_equal(loaded.predict_proba(dataset), probabilities)
     assert loaded.evaluate(other)["test"]["groups"] == of_other["test"]["groups"]
     arrays = dataset.inputs(np.arange(5))
-    np.testing.assert_array_equal(loaded.predict_proba(arrays), loaded.predict_proba(dataset)[:5])
+    # Not to the bit: processors with AVX-512 multiply five rows by another kernel than many.
+    of_five = loaded.predict_proba(arrays)
+    np.testing.assert_allclose(of_five, loaded.predict_proba(dataset)[:5], rtol=1e-6)
     estimates = cw.estimate(str(file), dataset, dataset, label="ill")
     assert (
         estimates.source_accuracy == (model.predict(dataset) == patients()["ill"].to_numpy()).mean()

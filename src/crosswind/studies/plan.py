@@ -65,7 +65,7 @@ from crosswind.studies.resources import parse_resources
 from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, RolesSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
-from crosswind.training.requirements import refuse, warnings_of
+from crosswind.training.requirements import check_has_lengths, refuse, warnings_of
 from crosswind.training.selection import RULES
 
 FORMAT = 2
@@ -847,14 +847,8 @@ def _check_selection(study: Study, point: StudyPoint, counts: DrawCounts, estima
 
 
 def _check_lengths(data: AttributedDataset, methods: Iterable[MethodEntry]) -> None:
-    """Refuse batches of similar length of what has no length."""
-    pooled = any(training["length_pool"] for method in methods for _, _, training in method.points)
-    if pooled and data.input is not None and data.input.kind not in ("text", "tokens"):
-        raise InputError(
-            "training.length_pool",
-            f"puts texts of similar length together, and the rows of {data.name!r} are"
-            f" {data.input}",
-        )
+    if any(training["length_pool"] for method in methods for _, _, training in method.points):
+        check_has_lengths(data, "training.length_pool")
 
 
 def _check_inputs(

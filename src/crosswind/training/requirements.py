@@ -434,6 +434,8 @@ def check_run(
 
     refuse(pairing, f"method {_name(method)!r}", "method")
     training_input = images[split.train.source].input
+    if settings.length_pool:
+        check_has_lengths(images[split.train.source], "length_pool")
     for name, rows in {**split.validation, **split.evaluation}.items():
         set_input = images[rows.source].input
         if set_input != training_input:
@@ -447,6 +449,14 @@ def check_run(
     if knob and getattr(method, knob) is not None:
         for rows in split.evaluation.values():
             images[rows.source].attribute(getattr(method, knob), f"method.{knob}")
+
+
+def check_has_lengths(data: AttributedDataset, setting: str) -> None:
+    """Refuse batches of rows of similar length where rows have no length: `InputError` on
+    `setting`."""
+    if data.input is not None and data.input.kind not in ("text", "tokens"):
+        problem = "puts texts of similar length together, and the rows of"
+        raise InputError(setting, f"{problem} {data.name!r} are {data.input}")
 
 
 def check_stages(name: str, needs: Needs, stages: Sequence[str]) -> None:
