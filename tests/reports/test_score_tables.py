@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crosswind.reports.claims.verdicts import by_place
@@ -714,3 +715,30 @@ def test_a_page_has_long_names_whole_on_hover() -> None:
     )
     data = '{"v":"under 0.1234567890123456","x":0.1234567890123456}'
     assert _with_short_labels(data) == '{"v":"under 0.12346","x":0.1234567890123456}'
+
+
+@pytest.mark.parametrize("number", [100, 1001])
+def test_of_many_seeds_the_page_shows_how_they_spread(number: int) -> None:
+    accuracies = np.random.default_rng(0).permutation(np.linspace(0.2, 0.8, number))
+    rows = [
+        row
+        for seed, accuracy in enumerate(accuracies)
+        for row in _run("none", "erm", seed, {("best-id", "test"): float(accuracy)})
+    ]
+    place = arrange(rows, "erm").shown()[0]
+    table = score_tables.seed_table(place)
+    figure = figures.seed_strips(place)
+    assert figure is not None
+    points = figure.spec["datasets"]["rows"]
+    assert len(points) == 100 and {point["b"] for point in points} == {0.5}
+    assert [int(point["k"]) for point in points] != sorted(range(100)) or number == 100
+    shown = {round(float(accuracies[int(point["k"])]), 6) for point in points}
+    assert shown == {point["a"] for point in points} and {min(shown), max(shown)} == {0.2, 0.8}
+    if number == 100:
+        assert len(table.columns) == 102 and "every seed" in table.title
+    else:
+        assert table.columns[2:] == (
+            *("seeds", "lowest", "quarter", "median", "three quarters", "highest"),
+        )
+        assert table.rows[0][2:] == pytest.approx((1001, 0.2, 0.35, 0.5, 0.65, 0.8))
+        assert "of 1,001 the 100 at even steps of their order" in figure.caption

@@ -26,7 +26,7 @@ from crosswind.reports.gather import Cells, SetDraw, ShiftDraw
 from crosswind.reports.runs.tables import PARTS, Cost
 from crosswind.reports.scores.notes import doubt_notes, with_mark
 from crosswind.reports.scores.results import Entry, PlaceResults, rule_title
-from crosswind.reports.scores.tables import Ranking
+from crosswind.reports.scores.tables import SHOWN_SEEDS, Ranking, spread_over_ranks
 from crosswind.reports.tables import slug
 
 _WORST = METRICS["worst_group"]
@@ -324,14 +324,18 @@ def seed_strips(setting_results: PlaceResults) -> Figure | None:
     mean of the reference."""
     methods, shifts = setting_results.methods, setting_results.shifts
     data: Rows = []
+    most_seeds = 0
     for shift, method, entry in setting_results.grid():
         accuracies = {} if entry is None else entry.values(HEADLINE.name)
-        for seed, accuracy in accuracies.items():
-            data.append({"s": shift, "m": method, "k": str(seed), "a": _six(accuracy)})
+        most_seeds = max(most_seeds, len(accuracies))
+        mean_of_all = _six(sum(accuracies.values()) / max(1, len(accuracies)))
+        for seed in spread_over_ranks(accuracies, SHOWN_SEEDS):
+            values = {"a": _six(accuracies[seed]), "b": mean_of_all}
+            data.append({"s": shift, "m": method, "k": str(seed), **values})
     y = text("m", title=None, sort=methods)
-    mean = number("a", aggregate="mean")
+    mean = number("b", aggregate="mean")
     shared_tips = (("m", "method"), ("s", "shift"))
-    average = {**number("a", title="mean", format=".3f"), "aggregate": "mean"}
+    average = {**number("b", title="mean", format=".3f"), "aggregate": "mean"}
     x = _score_axis(setting_results, nice=True)
     tooltip = tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
     mean_tooltip = [*tips(*shared_tips), average]
@@ -343,9 +347,12 @@ def seed_strips(setting_results: PlaceResults) -> Figure | None:
         layer("circle", seeds, size=42, opacity=0.6),
         layer("tick", means, thickness=2, size=13),
     ]
+    of_seeds = ""
+    if most_seeds > SHOWN_SEEDS:
+        of_seeds = f" (of {most_seeds:,} the {SHOWN_SEEDS} at even steps of their order)"
     caption = (
-        "A point is one seed, the tick the mean over seeds, the dashed line the mean of"
-        f" {setting_results.reference}."
+        f"A point is one seed{of_seeds}, the tick the mean over all seeds, the dashed line the mean"
+        f" of {setting_results.reference}."
     )
     description = (
         f"Strip plots of {HEADLINE.words}, {len(methods)} methods under"

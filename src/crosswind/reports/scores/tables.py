@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from crosswind.evaluation.compare import DifferenceSummary, Ranks, mean_ranks
 from crosswind.evaluation.metrics import (
@@ -41,6 +43,7 @@ from crosswind.reports.tables import Cell, ReportTable, ScoreCell, picked, slug
 from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
+_Key = TypeVar("_Key")
 _Layouts = set[tuple[int, int]]
 """The number of split seeds and of runs behind the cells of a table."""
 
@@ -493,23 +496,48 @@ def _table(
 # -- of the page only ------------------------------------------------------------------------------
 
 
+SHOWN_SEEDS = 100
+"""Seeds of which each has a column or a point of its own; of more, the page shows how they spread."""
+_QUANTILES = {"lowest": 0.0, "quarter": 0.25, "median": 0.5, "three quarters": 0.75, "highest": 1.0}
+
+
+def spread_over_ranks(values: Mapping[_Key, float], limit: int) -> list[_Key]:
+    """The keys of at most so many of the values: at even steps of their order, with the lowest and
+    the highest; all of them, in their own order, where they are no more than that."""
+    if len(values) <= limit:
+        return list(values)
+    ranked = sorted(values, key=values.__getitem__)
+    return [ranked[rank] for rank in np.linspace(0, len(ranked) - 1, limit).round().astype(int)]
+
+
 def seed_table(setting_results: PlaceResults) -> ReportTable:
-    """The accuracy of every seed, a row a shift and method."""
+    """The accuracy of every seed, a row a shift and method; of more than `SHOWN_SEEDS` seeds their
+    number and quantiles."""
     seeds = dict.fromkeys(
         seed for entry in setting_results.entries.values() for seed in entry.values(HEADLINE.name)
     )
+    is_short = len(seeds) <= SHOWN_SEEDS
     rows: list[tuple[Cell, ...]] = []
     for shift, method, entry in setting_results.grid():
         accuracies = entry.values(HEADLINE.name) if entry else {}
-        rows.append((shift, with_mark(method, entry), *map(accuracies.get, seeds)))
-    columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
+        cells: list[Cell] = [accuracies.get(seed) for seed in seeds] if is_short else []
+        if not is_short:
+            numbers = list(accuracies.values())
+            cells.append(len(numbers))
+            cells += [
+                float(np.quantile(numbers, share)) if numbers else None
+                for share in _QUANTILES.values()
+            ]
+        rows.append((shift, with_mark(method, entry), *cells))
+    title = f"{HEADLINE.title} of every seed"
+    columns = [f"seed {seed}" for seed in seeds]
+    notes = doubt_notes(setting_results)
+    if not is_short:
+        title = f"{HEADLINE.title} over {len(seeds):,} seeds"
+        columns = ["seeds", *_QUANTILES]
+        notes = [*notes, "`crosswind export` writes the value of each seed."]
     return ReportTable(
-        f"seeds-{HEADLINE.slug}",
-        f"{HEADLINE.title} of every seed",
-        columns,
-        rows,
-        doubt_notes(setting_results),
-        keys=2,
+        f"seeds-{HEADLINE.slug}", title, ("shift", "method", *columns), rows, notes, keys=2
     )
 
 
