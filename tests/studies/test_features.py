@@ -168,6 +168,19 @@ def test_what_has_no_features_is_refused(
         features_of(word, **more)
 
 
+def test_features_of_random_weights_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--data", "digits", "--out", str(tmp_path / "features")]
+    assert _status(["features", "small-cnn", *out]) == 0
+    printed = capsys.readouterr().err
+    assert printed.startswith("warning: small-cnn has the random weights of seed 0, so that its")
+    assert _status(["features", "clip", "--set", f"path={clip_folder()}", *out]) == 0
+    assert "warning" not in capsys.readouterr().err
+    with pytest.raises(InputError, match="settings.widht: unknown setting of model 'small-cnn'"):
+        features_of("small-cnn", "digits", settings={"widht": 3})
+
+
 def test_clusters_of_features_are_an_attribute_as_in_table_15(
     store: tuple[Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,5 +103,7 @@ def features_command(
             option = error.field
         field = f"{option}{dot}{subfield}"
         raise InputError(field, error.problem, error.choices) from None
+    if table.warning:
+        typer.echo(f"warning: {table.warning}", err=True)
     n, d = table.features.shape
     typer.echo(f"{n:,} rows of {d:,} features: {', '.join(str(path) for path in paths)}")

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.files import write_atomically
+from crosswind.core.knobs import resolve
 from crosswind.core.printing import utf8
 from crosswind.core.registry import facts
 from crosswind.data.dataset import AttributedDataset
@@ -42,7 +43,7 @@ class FeatureTable:
     `columns`: attribute -> its value in every row.
 
     `by`: the attributes that a picture is coloured by: of a run its label and what its shifts act
-    on.
+    on. `warning`: a sentence where the weights are random; empty otherwise.
     """
 
     name: str
@@ -50,6 +51,7 @@ class FeatureTable:
     ids: NDArray[np.int64]
     columns: Mapping[str, list[str]]
     by: tuple[str, ...]
+    warning: str = ""
 
     def write(self, folder: Path) -> list[Path]:
         """Write `features.npy` and `rows.csv`: id and attributes, row by row in the same order.
@@ -99,7 +101,22 @@ def features_of(
     else:
         read = read_rows(data, "data", None, None, None, None)
         run = _beginning(model, settings or {})
-    return _table(Path(model).name, run, _every(read.dataset, "data"), read.dataset, ())
+    table = _table(Path(model).name, run, _every(read.dataset, "data"), read.dataset, ())
+    if model.endswith(".safetensors"):
+        return table
+    return replace(table, warning=_random_weights(model, settings or {}))
+
+
+def _random_weights(name: str, settings: Mapping[str, Any]) -> str:
+    """A sentence where a model begins with random weights; empty where it has others."""
+    model_facts = facts("models", name, "model")
+    knobs = resolve(model_facts.knobs, settings, "settings", f"model {name!r}")
+    if model_facts.built is None or model_facts.built.is_given(knobs):
+        return ""
+    remedy = "take a run of a store or a file of weights"
+    if "weights" in knobs:
+        remedy += ", or name them by weights="
+    return f"{name} has the random weights of seed 0, so that its features are untrained; {remedy}"
 
 
 def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
