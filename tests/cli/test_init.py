@@ -16,6 +16,7 @@ from PIL import Image
 from scipy import stats
 from tests.cli.awkward_tables import csv, moles, write_pictures
 
+import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.proposals.design import largest_design
@@ -130,6 +131,7 @@ def test_label_and_folder_can_be_named(table: Path) -> None:
             " the images in one; nor has it, beside its label, two columns of classes",
         ),
         ({}, ["--images", "nowhere"], "--images: 'nowhere' is no folder"),
+        ({}, ["--text", "place,place"], "--text: names 'place' twice; name each column once"),
         ({}, ["--label", "specis"], "--label: unknown column of"),
         (
             {},
@@ -145,6 +147,14 @@ def test_what_cannot_be_proposed_is_one_sentence(
     assert _status(["init", str(table), *words]) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not table.with_suffix(".yaml").exists()
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_without_a_name_is_no_table(folder: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="is a folder, and a table is needed"):
+        cw.init(folder, label="place")
+    assert _status(["init", folder]) == 2 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

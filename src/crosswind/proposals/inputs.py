@@ -77,6 +77,9 @@ def inputs_of(
     Raises `InputError` for a folder without the pictures that the table names.
     """
     if text:
+        twice = [name for place, name in enumerate(text) if name in text[:place]]
+        if twice:
+            raise InputError("--text", f"names {twice[0]!r} twice; name each column once")
         return Inputs("texts", tuple(has_column(rows, name, table, "--text") for name in text))
     found_images = _images(rows, columns, Path(table), images)
     if found_images is not None:

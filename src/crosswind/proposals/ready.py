@@ -147,7 +147,7 @@ def proposed(
         )
     if isinstance(table, str | Path):
         if out is None:
-            path = Path(table).with_suffix(".yaml")
+            path = study_beside(table)
         else:
             path = out
         study = ready_study(str(table), path, images, label, size, text, header)
@@ -172,6 +172,13 @@ def proposed(
             write_atomically(rows, before)
         raise
     return study
+
+
+def study_beside(table: str | Path) -> Path:
+    """The file of a study of a table, by the table's name; of a folder without a name, such as `.`,
+    which is refused as a table, a name that is never written."""
+    path = Path(table)
+    return path.with_suffix(".yaml") if path.name else path / "study.yaml"
 
 
 def refuse_folder(path: Path, field: str) -> None:
