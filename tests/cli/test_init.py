@@ -75,9 +75,10 @@ def test_the_study_that_is_written_is_planned_and_run(
         r" machine; crosswind run birds.yaml\n",
         printed.out,
     )
-    assert printed.err.splitlines()[:5] == [
+    assert printed.err.splitlines()[:6] == [
         "240 rows; images by column 'file' in pictures.",
         "label 'Species': gull 120, tern 120.",
+        "rows of one photographer stay together: they never both train and test.",
         "attribute 'place' (3 values); the smallest cell with label 'Species' (2 values) has 40"
         " rows; the rows do not tie it to the label.",
         "no attributes: id: 240 values in 240 rows, an identifier; season: one value; rare: 0 rows"
@@ -657,8 +658,10 @@ def test_rows_of_one_patient_stay_together(tmp_path: Path, name: str, as_words: 
         "label": draw.choice(["ill", "well"], 600),
     }
     polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
-    draft = propose(str(tmp_path / "t.csv"), study_folder=tmp_path).draft
+    proposal = propose(str(tmp_path / "t.csv"), study_folder=tmp_path)
+    draft, notes = proposal.draft, proposal.notes
     assert draft.options["unit"] == draft.unit == name
+    assert f"rows of one {name} stay together: they never both train and test" in notes
     assert draft.options["numbers"] == ["Patient Age"]
     assert name not in [*draft.options["categories"], *draft.further]
     assert [design.attribute for design in draft.designs] == ["sex"]
