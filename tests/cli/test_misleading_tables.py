@@ -153,6 +153,16 @@ def test_few_values_are_a_label_before_those_that_only_repeat(tmp_path: Path) ->
         propose(str(tmp_path / "t.csv"))
 
 
+def test_a_few_dates_are_no_label_beside_words_or_grades(tmp_path: Path) -> None:
+    days = [f"2024-{1 + row % 12:02d}-01" for row in range(N)]
+    table = {"wave": days, "grade_of": [row % 5 for row in range(N)], **moles()}
+    del table["diagnosis"]
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    assert propose(str(tmp_path / "t.csv")).draft.label.name == "ruler"
+    polars.DataFrame(table).drop("ruler").write_csv(tmp_path / "t.csv")
+    assert propose(str(tmp_path / "t.csv")).draft.label.name == "grade_of"
+
+
 def test_two_lines_of_names_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("patient,patient,lab\nage,sex,crp\n" + "40,f,1.5\n50,m,2\n" * 9)
     words = r"where row 1 holds a second line of names make one line of the two"
