@@ -163,6 +163,15 @@ def test_a_few_dates_are_no_label_beside_words_or_grades(tmp_path: Path) -> None
     assert propose(str(tmp_path / "t.csv")).draft.label.name == "grade_of"
 
 
+def test_texts_are_read_beside_addresses_of_pictures(tmp_path: Path) -> None:
+    texts = [f"the mole number {row} looks {('dull', 'odd')[row % 2]} today" for row in range(N)]
+    table = {"url": [f"https://x.org/{row}.jpg" for row in range(N)], "note": texts, **moles()}
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    proposal = propose(str(tmp_path / "t.csv"))
+    assert proposal.draft.options["text"] == "note"
+    assert any("url: paths" in note for note in proposal.notes)
+
+
 def test_two_lines_of_names_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("patient,patient,lab\nage,sex,crp\n" + "40,f,1.5\n50,m,2\n" * 9)
     words = r"where row 1 holds a second line of names make one line of the two"
