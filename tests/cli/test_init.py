@@ -409,6 +409,30 @@ def test_a_column_of_roles_deals_them(tmp_path: Path, form: str) -> None:
     assert base >= 5 and {draw.test_rows for draw in planned.draws} == {4 * base}
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "is_left_alone"),
+    [
+        ("set", ["train", "dev", "quality control"], True),
+        ("is_train", ["True", "False"], True),
+        ("set", ["1", "3", "4"], False),
+    ],
+)
+def test_roles_of_which_not_all_are_known_are_no_inputs(
+    tmp_path: Path, name: str, values: list[str], is_left_alone: bool
+) -> None:
+    dealt = [values[i // 2 % len(values)] for i in range(600)]
+    proposal = propose(str(patients(tmp_path / "moles.csv", **{name: dealt})))
+    options = proposal.draft.options
+    assert (name in [*options["categories"], *options["numbers"]]) is not is_left_alone
+    assert any(f"{name}: says which rows" in note for note in proposal.notes) is is_left_alone
+
+
+def test_a_held_out_set_tests(tmp_path: Path) -> None:
+    split = [("train", "dev", "heldout")[i // 2 % 3] for i in range(600)]
+    study, _ = study_of(patients(tmp_path / "moles.csv", split=split))
+    assert study["data"]["ruler"]["roles"]["official"]["test"] == ["heldout"]
+
+
 def test_roles_that_leave_a_cell_empty_are_not_used_and_it_is_said(tmp_path: Path) -> None:
     split = ["test" if i >= 590 else "train" for i in range(600)]
     study, notes = study_of(patients(tmp_path / "moles.csv", split=split))

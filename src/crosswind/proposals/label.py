@@ -159,6 +159,7 @@ def _why_not(column: TableColumn) -> str:
         "paths": "it holds paths",
         "texts": "it holds texts",
         "roles": "it says which rows train and which test",
+        "some-roles": "it says which rows train and which test",
         "fold": "it numbers folds",
     }.get(
         column.kind,
