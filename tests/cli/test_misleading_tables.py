@@ -172,6 +172,17 @@ def test_texts_are_read_beside_addresses_of_pictures(tmp_path: Path) -> None:
     assert any("url: paths" in note for note in proposal.notes)
 
 
+def test_a_class_that_may_be_no_value_is_told(tmp_path: Path) -> None:
+    table = moles()
+    table["diagnosis"] = [
+        "NA" if row % 5 == 0 else cell for row, cell in enumerate(table["diagnosis"])
+    ]
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    notes = propose(str(tmp_path / "t.csv")).notes
+    said = "diagnosis: 'NA' is taken for a value, in 48 rows: if it stands for none, leave"
+    assert any(note.startswith(said) for note in notes)
+
+
 def test_two_lines_of_names_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("patient,patient,lab\nage,sex,crp\n" + "40,f,1.5\n50,m,2\n" * 9)
     words = r"where row 1 holds a second line of names make one line of the two"
