@@ -427,6 +427,17 @@ def test_roles_of_which_not_all_are_known_are_no_inputs(
     assert any(f"{name}: says which rows" in note for note in proposal.notes) is is_left_alone
 
 
+def test_numbers_of_a_strong_tie_are_told_beside_words(tmp_path: Path) -> None:
+    """A mark that is measured, such as the frequency of a mains, is a tie as one of words is."""
+    mains = [(50, 60)[i % 2 if i % 15 else 1 - i % 2] + i % 37 / 10 for i in range(600)]
+    _, notes = study_of(patients(tmp_path / "moles.csv", mains=mains))
+    (note,) = [note for note in notes if "mains" in note and "go with" in note]
+    cells = [[280, 20], [20, 280]]
+    v = math.sqrt(stats.chi2_contingency(cells, correction=False)[0] / 600)
+    assert note.startswith("numbers that go with 'diagnosis' too") and abs(v - 0.87) < 0.005
+    assert re.search(r"mains \(>= [\d.]+: Cramér's V 0\.87\)", note)
+
+
 def test_a_held_out_set_tests(tmp_path: Path) -> None:
     split = [("train", "dev", "heldout")[i // 2 % 3] for i in range(600)]
     study, _ = study_of(patients(tmp_path / "moles.csv", split=split))

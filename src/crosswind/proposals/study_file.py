@@ -569,6 +569,15 @@ def _other_notes(
     untied = [design.attribute for design in further if not design.tie.matching]
     if untied:
         notes.append(f"attributes that the rows do not tie to the label: {_first_of(untied)}")
+    if attributes.tied_numbers:
+        numbers = [
+            f"{design.attribute} ({design.values[-1]}: Cramér's V {design.tie.v.value:.2f})"
+            for design in attributes.tied_numbers
+        ]
+        notes.append(
+            f"numbers that go with {label.name!r} too, taken for what a model should lean on:"
+            f" {_first_of(numbers)}; should it not, put one into classes (bins) and name it in attributes"
+        )
     if attributes.reasons:
         notes.append(f"no attributes: {_first_of(attributes.reasons, '; ')}")
     return notes
