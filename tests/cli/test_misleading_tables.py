@@ -17,6 +17,7 @@ from tests.cli.test_awkward_tables import said_of
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.tabular import read_table
+from crosswind.proposals.ready import ready_study
 from crosswind.proposals.study_file import propose
 from crosswind.proposals.writing import word
 from crosswind.studies.reading import parse
@@ -58,6 +59,27 @@ def test_attributes_of_names_that_are_nearly_one_have_their_own_entries(tmp_path
     (tmp_path / "t.csv").write_text(csv(columns))
     entries = parse(propose(str(tmp_path / "t.csv")).text, "t")["data"]
     assert {"ruler_ old", "ruler_ old_2"} <= entries.keys()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [
+        ("医院", "attribute"),
+        ("מקור", "attribute"),
+        ("Größe", "Grosse"),
+        ("âge", "age"),
+        ("x#", "x_"),
+    ],
+)
+def test_data_are_called_as_their_attribute_or_in_a_plain_word(
+    attribute: str, name: str, tmp_path: Path
+) -> None:
+    """A name of two underscores in every table of a report says nothing."""
+    columns = {attribute if key == "ruler" else key: cells for key, cells in moles().items()}
+    polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
+    study = ready_study(str(tmp_path / "t.csv"), tmp_path / "t.yaml")
+    assert list(study.plan.study.data) == [name]
+    assert any(note.startswith(f"{attribute}: every shift trains on") for note in study.notes)
 
 
 def test_columns_that_are_the_classes_of_one_label_are_said(

@@ -85,7 +85,7 @@ class ReadyStudy:
         for draw in self.plan.draws:
             draws.setdefault(draw.source, draw)
         notes = []
-        for design, (source, draw) in zip(self.proposal.draft.designs, draws.items(), strict=False):
+        for design, draw in zip(self.proposal.draft.designs, draws.values(), strict=False):
             cells = len(design.values) * len(design.classes)
             few = ""
             if design.is_short:
@@ -94,7 +94,7 @@ class ReadyStudy:
                     f" {enough_rows(cells)}: only large costs can be told"
                 )
             notes.append(
-                f"{source}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
+                f"{design.attribute}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
                 f" validates on {draw.validation_rows:,} and tests on {draw.test_rows:,}{few}"
             )
         return notes
