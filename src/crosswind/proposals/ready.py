@@ -68,7 +68,7 @@ class ReadyStudy:
     def notes(self) -> tuple[str, ...]:
         """Notes on the table, on what each shift draws and on what the plan warns of, a sentence
         without its full stop each."""
-        return (*self.proposal.notes, *self._draws(), *self.plan.warnings)
+        return (*self.proposal.notes, *self._draws(), *_short_sets_once(self.plan.warnings))
 
     @property
     def runs_in_words(self) -> str:
@@ -98,6 +98,20 @@ class ReadyStudy:
                 f" validates on {draw.validation_rows:,} and tests on {draw.test_rows:,}{few}"
             )
         return notes
+
+
+def _short_sets_once(warnings: Sequence[str]) -> list[str]:
+    """Warnings, of those on cells that lack rows the first of each set: with units nearly every
+    split seed has its own."""
+    by_set: dict[str, list[str]] = {}
+    for warning in warnings:
+        is_short = "rows that were asked for" in warning
+        by_set.setdefault(warning.rpartition(": ")[0] if is_short else warning, []).append(warning)
+    lines = []
+    for first, *repeated in by_set.values():
+        more = counted(len(repeated), "more such warning")
+        lines.append(f"{first} ({more}: crosswind plan)" if repeated else first)
+    return lines
 
 
 def ready_study(
