@@ -205,6 +205,22 @@ def test_a_class_that_may_be_no_value_is_told(tmp_path: Path) -> None:
     assert any(note.startswith(said) for note in notes)
 
 
+def test_texts_in_files_are_to_be_put_into_the_table(tmp_path: Path) -> None:
+    (tmp_path / "texts" / "mel").mkdir(parents=True)
+    (tmp_path / "texts" / "mel" / "1.txt").write_text("a dull mole")
+    with pytest.raises(
+        InputError, match="a column of texts, as they stand in these files, and one"
+    ):
+        propose(str(tmp_path / "texts"))
+    names = [f"mel/{row}.txt" for row in range(N)]
+    polars.DataFrame({"diagnosis": moles()["diagnosis"], "text": names}).write_csv(
+        tmp_path / "t.csv"
+    )
+    said = "text: paths of texts: put the texts themselves into the column"
+    with pytest.raises(DataError, match=said):
+        propose(str(tmp_path / "t.csv"))
+
+
 def test_two_lines_of_names_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("patient,patient,lab\nage,sex,crp\n" + "40,f,1.5\n50,m,2\n" * 9)
     words = r"where row 1 holds a second line of names make one line of the two"

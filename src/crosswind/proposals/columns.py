@@ -70,6 +70,8 @@ TEXTS = frozenset(
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
 )
 """Usual names of a column of texts, however few or short they are."""
+DOCUMENTS = (".txt", ".text", ".md", ".doc", ".docx", ".pdf", ".rtf", ".html", ".htm", ".xml")
+"""Endings of names of files of texts, which no source reads."""
 SPLITS = ("split", "partition", "subset", "set", "role", "usage")
 """Usual names of a column that says which rows train and which test."""
 FLAGS = ("is_train", "istrain", "in_train", "is_training", "is_test", "istest", "in_test")
@@ -102,6 +104,7 @@ _WHY_UNUSED = {
     " them train, val and test",
     "texts": "texts",
     "paths": "paths",
+    "documents": "paths of texts: put the texts themselves into the column",
     "nested": "lists or other nested values",
     "times": "times",
     "units": "numbers of units, such as patients",
@@ -113,7 +116,7 @@ _WHY_UNUSED = {
 class TableColumn:
     """A column and its kind.
 
-    `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
+    `kind`: "paths", "documents" (paths of texts), "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
     them numbers), "roles", "some-roles" (not all of them known), "fold", "identifier", "one-value", "empty", "nested"
     (lists and the like), "times" (spans of time), "units" (more values than classes have, which number
     patients or the like by the name of the column and repeat) or "other". `values`: the
@@ -278,6 +281,9 @@ def _kind_of_few(name: str, values: Series) -> str:
         return "paths"
     if n_values == 1:
         return "one-value"
+    first = [str(value).lower() for value in values[: MOST_VALUES + 1]]
+    if n_values > MOST_VALUES and all(value.endswith(DOCUMENTS) for value in first):
+        return "documents"
     if lower in FOLDS:
         return "fold"
     if lower in SPLITS and roles_of(values.to_list()):

@@ -157,6 +157,7 @@ def _why_not(column: TableColumn) -> str:
         "identifier": identifier,
         "units": f"its {column.n_values:,} values number units, such as patients",
         "paths": "it holds paths",
+        "documents": "it holds paths",
         "texts": "it holds texts",
         "roles": "it says which rows train and which test",
         "some-roles": "it says which rows train and which test",
