@@ -122,6 +122,15 @@ def test_estimators_that_are_left_out_for_one_reason_stand_in_one_sentence() -> 
             "; column 'dose', row 4 has no value",
         ),
         (
+            lambda: cw.estimate(
+                MODEL,
+                NEW,
+                SOURCE.assign(label=SOURCE["label"].mask(SOURCE.index == 3)),
+                label="label",
+            ),
+            "row 4 has the value 'nan', which means no value; fill it in, or leave rows without a",
+        ),
+        (
             lambda: cw.estimate(predictions=SCORES[:, 1]),
             "not float64 [200]; of the probability p of one of two classes make np.stack([1 - p, p]",
         ),
