@@ -680,3 +680,28 @@ def test_sets_of_a_split_that_are_none_are_refused_by_name(sets: Any, says: str)
     with pytest.raises(InputError) as error:
         cw.split(cw.load("digits", size=8), "half", ["ink"], test=10, sets=sets)
     assert str(error.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda labels: cw.split(DATA, labels, ["site"]),
+        lambda labels: cw.from_frame(FRAME, label=labels),
+        lambda labels: cw.from_frame(FRAME, label="ill", unit=labels),
+        lambda labels: cw.init(FRAME, label=labels, out="study.yaml"),
+        lambda labels: cw.estimate(FITTED, FRAME, FRAME, label=labels),
+        lambda labels: cw.audit(FRAME, FRAME, labels),
+    ],
+)
+def test_labels_in_place_of_the_name_of_their_column_are_refused(call: Any) -> None:
+    for labels in (FRAME["ill"], FRAME["ill"].to_numpy(), ["ill", "site"]):
+        with pytest.raises(
+            InputError, match=r"(label|unit): is the name of a column, not .*name it"
+        ):
+            call(labels)
+
+
+def test_a_column_of_several_levels_is_a_label() -> None:
+    levels = pandas.MultiIndex.from_tuples([("a", "ill"), ("a", "site"), ("b", "age"), ("b", "mg")])
+    frame = FRAME.set_axis(levels, axis=1)
+    assert cw.from_frame(frame, label=("a", "ill")).table.names == ("('a', 'ill')",)

@@ -144,6 +144,15 @@ def test_an_estimator_whose_code_fails_takes_nothing_from_the_others(
             "; column 'dose', row 4 has no value",
         ),
         (
+            lambda: cw.estimate(
+                MODEL,
+                NEW,
+                SOURCE.assign(label=SOURCE["label"].mask(SOURCE.index == 3)),
+                label="label",
+            ),
+            "row 4 has the value 'nan', which means no value; fill it in, or leave rows without a",
+        ),
+        (
             lambda: cw.estimate(predictions=SCORES[:, 1]),
             "not float64 [200]; of the probability p of one of two classes make np.stack([1 - p, p]",
         ),

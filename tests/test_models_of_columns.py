@@ -199,3 +199,27 @@ def test_a_run_of_a_table_with_categories_is_asked_about_a_new_file(tmp_path: Pa
     estimates = cw.estimate(f"{store}#{key}", str(tmp_path / "new.csv"), estimators=["atc-mc"])
     assert estimates.notes == ("Of new.csv it does not read 'ward'.",)
     assert 0.75 < estimates.rows[0].estimate.accuracy < 1
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"numbers": ["age", "ill"]},
+        {"numbers": ["age"], "categories": ["ill", "site"]},
+        {"numbers": ["age", "ill"], "columns": ["ill", "site"]},
+    ],
+)
+def test_a_label_is_no_input(inputs: Any, tmp_path: Path) -> None:
+    """A model that reads the answer is right on every row, whatever shifts."""
+    draw = np.random.default_rng(0)
+    ill = draw.integers(0, 2, 80).tolist()
+    frame = {"ill": ill, "site": list("AB") * 40, "age": draw.normal(50, 9, 80).tolist()}
+    settings = {"columns": ["site"], **inputs}
+    with pytest.raises(InputError, match="label: 'ill' is an input of the frame 'frame' too, so"):
+        cw.split(cw.from_frame(frame, label="ill", **settings), "ill", ["site"])
+    polars.DataFrame(frame).write_csv(tmp_path / "t.csv")
+    options = {"path": str(tmp_path / "t.csv"), "columns": ["ill", "site"], **inputs}
+    entry = {"source": "table", "options": options, "label": "ill", "attributes": ["site"]}
+    study = {"data": {"t": entry}, "shifts": {"none": []}, "models": ["tabular"]}
+    with pytest.raises(InputError, match=r"data\.t\.label: 'ill' is an input of .* leave it out"):
+        cw.plan(study)

@@ -19,7 +19,7 @@ from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import Knob, knobs_of, resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
-from crosswind.core.types import InputSpec, column_name, listed
+from crosswind.core.types import InputSpec, listed, one_column
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import All, Shift, parse_shift
@@ -93,7 +93,7 @@ def init(
         table,
         out_path,
         None if images is None else str(images),
-        column_name(label),
+        one_column(label, "label"),
         size,
         _names(text),
         header,
@@ -175,7 +175,7 @@ def split(
             f"must be a data set, not {shown(dataset)}; cw.from_frame makes one of a frame, cw.load"
             " opens a source",
         )
-    label, attributes = column_name(label), listed(attributes)
+    label, attributes = one_column(label, "label") or "", listed(attributes)
     seed, split_seed = _seed_of(seed, "seed"), _seed_of(split_seed, "split_seed")
     refuse_doubts(
         dataset,
@@ -264,7 +264,7 @@ def audit(
     return audit_tables(
         train,
         target,
-        column_name(label),
+        one_column(label, "label"),
         columns=_names(columns),
         names=listed(names),
         seed=seed,
@@ -775,7 +775,7 @@ def estimate(
         beside=listed(beside),
         beside_classes=[_class_names(names, "beside_classes") for names in beside_classes],
         predictions=predictions,
-        label=column_name(label),
+        label=one_column(label, "label"),
         images=images,
         text=_names(text),
         columns=_names(columns),

@@ -66,6 +66,7 @@ def _rows() -> list[str]:
 
 COMMAS = {name: [str(cell).replace(".", ",") for cell in cells] for name, cells in moles().items()}
 SPELLED = {"yes": ("True", "TRUE", "true"), "no": ("False", "FALSE", "false")}
+PERSIAN = str.maketrans("0123456789.", "۰۱۲۳۴۵۶۷۸۹٫")
 UNITS = {"diagnosis": "-", "ruler": "-", "age": "years", "size": "mm"}
 TABLES: dict[str, tuple[str | bytes, str]] = {
     "semicolons and decimal commas": (csv(COMMAS, ";"), READ),
@@ -127,6 +128,23 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     "dates": (
         with_column("date", lambda row: f"2024-{1 + row % 12:02}-{1 + row % 28:02}"),
         "date: dates, which are not read as numbers (row 1 has '2024-01-01')",
+    ),
+    "times of a day": (
+        with_column("seen", lambda row: f"{row % 24}:{row % 60:02}"),
+        "seen: times, which are not read as numbers (row 1 has '0:00')",
+    ),
+    "thousands of Switzerland": (
+        with_column("pay", lambda row: f"{40 + row}\u2019{row:03}.50"),
+        "pay: numbers with a sign between thousands that is not read: write 1500 (row 1 has"
+        " '40\u2019000.50')",
+    ),
+    "thousands of programs": (
+        with_column("pay", lambda row: f"{40 + row}_{row:03}"),
+        "pay: numbers with a sign between thousands that is not read: write 1500",
+    ),
+    "digits of another script": (
+        with_column("dose", lambda row: f"{row}.5".translate(PERSIAN)),
+        "dose: numbers in digits of another script: write them in 0 to 9",
     ),
     "names of rows": (
         with_column("uid", lambda row: f"{row * 7919:x}"),

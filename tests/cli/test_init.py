@@ -16,6 +16,7 @@ from PIL import Image
 from scipy import stats
 from tests.cli.awkward_tables import csv, moles, write_pictures
 
+import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.proposals.design import largest_design
@@ -74,9 +75,10 @@ def test_the_study_that_is_written_is_planned_and_run(
         r" machine; crosswind run birds.yaml\n",
         printed.out,
     )
-    assert printed.err.splitlines()[:5] == [
+    assert printed.err.splitlines()[:6] == [
         "240 rows; images by column 'file' in pictures.",
         "label 'Species': gull 120, tern 120.",
+        "rows of one photographer stay together: they never both train and test.",
         "attribute 'place' (3 values); the smallest cell with label 'Species' (2 values) has 40"
         " rows; the rows do not tie it to the label.",
         "no attributes: id: 240 values in 240 rows, an identifier; season: one value; rare: 0 rows"
@@ -130,6 +132,7 @@ def test_label_and_folder_can_be_named(table: Path) -> None:
             " the images in one; nor has it, beside its label, two columns of classes",
         ),
         ({}, ["--images", "nowhere"], "--images: 'nowhere' is no folder"),
+        ({}, ["--text", "place,place"], "--text: names 'place' twice; name each column once"),
         ({}, ["--label", "specis"], "--label: unknown column of"),
         (
             {},
@@ -145,6 +148,14 @@ def test_what_cannot_be_proposed_is_one_sentence(
     assert _status(["init", str(table), *words]) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not table.with_suffix(".yaml").exists()
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_without_a_name_is_no_table(folder: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="is a folder, and a table is needed"):
+        cw.init(folder, label="place")
+    assert _status(["init", folder]) == 2 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -398,6 +409,41 @@ def test_a_column_of_roles_deals_them(tmp_path: Path, form: str) -> None:
     assert base >= 5 and {draw.test_rows for draw in planned.draws} == {4 * base}
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "is_left_alone"),
+    [
+        ("set", ["train", "dev", "quality control"], True),
+        ("is_train", ["True", "False"], True),
+        ("set", ["1", "3", "4"], False),
+    ],
+)
+def test_roles_of_which_not_all_are_known_are_no_inputs(
+    tmp_path: Path, name: str, values: list[str], is_left_alone: bool
+) -> None:
+    dealt = [values[i // 2 % len(values)] for i in range(600)]
+    proposal = propose(str(patients(tmp_path / "moles.csv", **{name: dealt})))
+    options = proposal.draft.options
+    assert (name in [*options["categories"], *options["numbers"]]) is not is_left_alone
+    assert any(f"{name}: says which rows" in note for note in proposal.notes) is is_left_alone
+
+
+def test_numbers_of_a_strong_tie_are_told_beside_words(tmp_path: Path) -> None:
+    """A mark that is measured, such as the frequency of a mains, is a tie as one of words is."""
+    mains = [(50, 60)[i % 2 if i % 15 else 1 - i % 2] + i % 37 / 10 for i in range(600)]
+    _, notes = study_of(patients(tmp_path / "moles.csv", mains=mains))
+    (note,) = [note for note in notes if "mains" in note and "go with" in note]
+    cells = [[280, 20], [20, 280]]
+    v = math.sqrt(stats.chi2_contingency(cells, correction=False)[0] / 600)
+    assert note.startswith("numbers that go with 'diagnosis' too") and abs(v - 0.87) < 0.005
+    assert re.search(r"mains \(>= [\d.]+: Cramér's V 0\.87\)", note)
+
+
+def test_a_held_out_set_tests(tmp_path: Path) -> None:
+    split = [("train", "dev", "heldout")[i // 2 % 3] for i in range(600)]
+    study, _ = study_of(patients(tmp_path / "moles.csv", split=split))
+    assert study["data"]["ruler"]["roles"]["official"]["test"] == ["heldout"]
+
+
 def test_roles_that_leave_a_cell_empty_are_not_used_and_it_is_said(tmp_path: Path) -> None:
     split = ["test" if i >= 590 else "train" for i in range(600)]
     study, notes = study_of(patients(tmp_path / "moles.csv", split=split))
@@ -647,8 +693,10 @@ def test_rows_of_one_patient_stay_together(tmp_path: Path, name: str, as_words: 
         "label": draw.choice(["ill", "well"], 600),
     }
     polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
-    draft = propose(str(tmp_path / "t.csv"), study_folder=tmp_path).draft
+    proposal = propose(str(tmp_path / "t.csv"), study_folder=tmp_path)
+    draft, notes = proposal.draft, proposal.notes
     assert draft.options["unit"] == draft.unit == name
+    assert f"rows of one {name} stay together: they never both train and test" in notes
     assert draft.options["numbers"] == ["Patient Age"]
     assert name not in [*draft.options["categories"], *draft.further]
     assert [design.attribute for design in draft.designs] == ["sex"]
@@ -734,3 +782,14 @@ def test_rows_of_nobody_are_left_out_or_named(tmp_path: Path) -> None:
         assert proposal.notes[0].startswith("600 rows; ")
         plan = make_plan(study_from(parse(proposal.text, "t.yaml"), name="t"), tmp_path)
         assert plan.runs
+
+
+def test_cells_that_lack_rows_are_told_once_a_set(tmp_path: Path) -> None:
+    """Under nearly every split seed another few rows are lacking where patients stay together."""
+    path = patients(tmp_path / "moles.csv", tie=0.8, patient_id=[i // 4 for i in range(600)])
+    study = ready_study(str(path), tmp_path / "moles.yaml")
+    asked = [note for note in study.notes if "rows that were asked for" in note]
+    in_plan = [text for text in study.plan.warnings if "rows that were asked for" in text]
+    sets = {text.rpartition(": ")[0] for text in in_plan}
+    assert 0 < len(asked) == len(sets) < len(in_plan)
+    assert any(re.search(r"\(\d+ more such warnings?: crosswind plan\)$", note) for note in asked)

@@ -17,6 +17,7 @@ from tests.cli.test_awkward_tables import said_of
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.data.tabular import read_table
+from crosswind.proposals.ready import ready_study
 from crosswind.proposals.study_file import propose
 from crosswind.proposals.writing import word
 from crosswind.studies.reading import parse
@@ -58,6 +59,27 @@ def test_attributes_of_names_that_are_nearly_one_have_their_own_entries(tmp_path
     (tmp_path / "t.csv").write_text(csv(columns))
     entries = parse(propose(str(tmp_path / "t.csv")).text, "t")["data"]
     assert {"ruler_ old", "ruler_ old_2"} <= entries.keys()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [
+        ("医院", "attribute"),
+        ("מקור", "attribute"),
+        ("Größe", "Grosse"),
+        ("âge", "age"),
+        ("x#", "x_"),
+    ],
+)
+def test_data_are_called_as_their_attribute_or_in_a_plain_word(
+    attribute: str, name: str, tmp_path: Path
+) -> None:
+    """A name of two underscores in every table of a report says nothing."""
+    columns = {attribute if key == "ruler" else key: cells for key, cells in moles().items()}
+    polars.DataFrame(columns).write_csv(tmp_path / "t.csv")
+    study = ready_study(str(tmp_path / "t.csv"), tmp_path / "t.yaml")
+    assert list(study.plan.study.data) == [name]
+    assert any(note.startswith(f"{attribute}: every shift trains on") for note in study.notes)
 
 
 def test_columns_that_are_the_classes_of_one_label_are_said(
@@ -150,6 +172,52 @@ def test_few_values_are_a_label_before_those_that_only_repeat(tmp_path: Path) ->
     ]
     (tmp_path / "t.csv").write_text("\n".join(rows))
     with pytest.raises(DataError, match=r"--header label,column2,column3,column4,column5,column6"):
+        propose(str(tmp_path / "t.csv"))
+
+
+def test_a_few_dates_are_no_label_beside_words_or_grades(tmp_path: Path) -> None:
+    days = [f"2024-{1 + row % 12:02d}-01" for row in range(N)]
+    table = {"wave": days, "grade_of": [row % 5 for row in range(N)], **moles()}
+    del table["diagnosis"]
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    assert propose(str(tmp_path / "t.csv")).draft.label.name == "ruler"
+    polars.DataFrame(table).drop("ruler").write_csv(tmp_path / "t.csv")
+    assert propose(str(tmp_path / "t.csv")).draft.label.name == "grade_of"
+
+
+def test_texts_are_read_beside_addresses_of_pictures(tmp_path: Path) -> None:
+    texts = [f"the mole number {row} looks {('dull', 'odd')[row % 2]} today" for row in range(N)]
+    table = {"url": [f"https://x.org/{row}.jpg" for row in range(N)], "note": texts, **moles()}
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    proposal = propose(str(tmp_path / "t.csv"))
+    assert proposal.draft.options["text"] == "note"
+    assert any("url: paths" in note for note in proposal.notes)
+
+
+def test_a_class_that_may_be_no_value_is_told(tmp_path: Path) -> None:
+    table = moles()
+    table["diagnosis"] = [
+        "NA" if row % 5 == 0 else cell for row, cell in enumerate(table["diagnosis"])
+    ]
+    polars.DataFrame(table).write_csv(tmp_path / "t.csv")
+    notes = propose(str(tmp_path / "t.csv")).notes
+    said = "diagnosis: 'NA' is taken for a value, in 48 rows: if it stands for none, leave"
+    assert any(note.startswith(said) for note in notes)
+
+
+def test_texts_in_files_are_to_be_put_into_the_table(tmp_path: Path) -> None:
+    (tmp_path / "texts" / "mel").mkdir(parents=True)
+    (tmp_path / "texts" / "mel" / "1.txt").write_text("a dull mole")
+    with pytest.raises(
+        InputError, match="a column of texts, as they stand in these files, and one"
+    ):
+        propose(str(tmp_path / "texts"))
+    names = [f"mel/{row}.txt" for row in range(N)]
+    polars.DataFrame({"diagnosis": moles()["diagnosis"], "text": names}).write_csv(
+        tmp_path / "t.csv"
+    )
+    said = "text: paths of texts: put the texts themselves into the column"
+    with pytest.raises(DataError, match=said):
         propose(str(tmp_path / "t.csv"))
 
 

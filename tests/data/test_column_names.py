@@ -35,13 +35,16 @@ def test_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
     "name",
     ["Patient ID", "PatientID", "patientId", "patient id", "pat_id", "pid", "MRN", "SubjectID"]
     + ["case_no", "customer_id", "Patienten-ID", "Patientennummer", "Proband", "patient_id"]
-    + ["subject_id", "CUSTOMERID", "Participant", "user.id", "patient_number"],
+    + ["subject_id", "CUSTOMERID", "Participant", "user.id", "patient_number"]
+    + ["ID Patient", "id_paciente", "Numéro de dossier", "患者番号", "speaker_id", "Kundennummer"],
 )
 def test_numbers_of_persons(name: str) -> None:
     assert numbers_persons(name) and numbers_units(name) and names_units(name)
 
 
-@pytest.mark.parametrize("name", ["site_id", "Lesion ID", "batch-id", "pairId", "group_id"])
+@pytest.mark.parametrize(
+    "name", ["site_id", "Lesion ID", "batch-id", "pairId", "group_id", "plot_nr"]
+)
 def test_numbers_of_other_units(name: str) -> None:
     assert numbers_units(name) and names_units(name) and not numbers_persons(name)
 
@@ -56,7 +59,8 @@ def test_words_for_units(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["age", "patient_age", "Patient Gender", "covid", "grid", "rapid", "number", "no", "caseload"]
-    + ["patients per day", "Patients No", "user_name", "humid", "", "--"],
+    + ["patients per day", "Patients No", "user_name", "humid", "", "--"]
+    + ["num_students", "no_case", "dossier", "number", "idea"],
 )
 def test_names_of_other_things(name: str) -> None:
     assert not names_units(name)

@@ -277,3 +277,9 @@ def test_a_single_run_has_no_interval() -> None:
     (answer,) = answers(scored_rows(means, n=1, spread=0.0))
     assert "3 points fewer than without the tie, of a single run, which may be chance" in answer
     assert "[" not in answer
+
+
+def test_equal_runs_without_an_interval_are_not_called_a_single_one() -> None:
+    means = {("none", "erm"): 0.75, ("SC", "erm"): 0.72}
+    (answer,) = answers(scored_rows(means, n=2, spread=0.0))
+    assert "than without the tie, the same in each of 2 runs, which may be chance" in answer

@@ -68,9 +68,9 @@ def init_command(
     The study is planned before it is written, and a few steps are trained to see how long it takes,
     so that it can be run as it is.
     """
-    from crosswind.proposals.ready import ready_study, refuse_folder
+    from crosswind.proposals.ready import ready_study, refuse_folder, study_beside
 
-    path = out or Path(table).with_suffix(".yaml")
+    path = out or study_beside(table)
     refuse_folder(path, "--out")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")

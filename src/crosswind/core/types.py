@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.core.errors import InputError, shown
 from crosswind.core.files import check_file
 
 _DTYPES = {
@@ -172,6 +173,21 @@ def column_name(name: Any) -> Any:
     """The name of a column, which a frame of pandas may have as a number."""
     is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
     return str(name) if is_number else name
+
+
+def one_column(name: Any, field: str) -> str | None:
+    """The name of one column, None for none. Raises `InputError` where the column itself is in its
+    place, such as a pandas Series or an array of labels."""
+    column = column_name(name)
+    if column is None or isinstance(column, str):
+        return column
+    if isinstance(column, tuple):
+        return str(column)  # a column of a frame whose names have several levels
+    raise InputError(
+        field,
+        f"is the name of a column, not {shown(column)}; put the values into a column of the table and"
+        " name it",
+    )
 
 
 def canonical(value: Any) -> str:

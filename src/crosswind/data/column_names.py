@@ -8,12 +8,28 @@ import re
 _PERSONS = (
     ("patient", "patienten", "pat", "subject", "subj", "person", "proband", "probanden", "user")
     + ("participant", "respondent", "volunteer", "donor", "individual", "animal", "customer")
-    + ("client", "member", "student", "family", "household", "case", "fall")
+    + ("client", "member", "student", "family", "household", "case", "fall", "speaker", "employee")
+    + ("worker", "pupil", "kunde", "kunden", "versuchsperson", "schüler", "sujet", "sujeto")
+    + ("paciente", "paziente", "soggetto", "dossier", "患者", "病人")
 )
-"""Who or what has several rows of a table, in English and German; in the plural a number would be
-how many they are."""
-_COLLECTIONS = ("site", "group", "lesion", "pair", "batch", "unit", "video", "author")
+"""Who or what has several rows of a table, in several languages; in the plural a number would be how
+many they are."""
+_COLLECTIONS = (
+    "site",
+    "group",
+    "lesion",
+    "pair",
+    "batch",
+    "unit",
+    "video",
+    "author",
+    "plot",
+    "tree",
+) + ("machine", "school", "session")
 _NUMBERS = ("id", "ids", "no", "nr", "num", "number", "nummer", "code", "key", "identifier", "uid")
+_NUMBERS_BEFORE = ("id", "nr", "num", "number", "numero", "número", "numéro")
+"""The words for a number that may stand before what it numbers, as in ID Patient."""
+_NUMBERS_BEHIND = (*_NUMBERS, "番号", "编号", "編號")
 _WHOLE_NAMES = frozenset(("pid", "mrn", "proband", "participant"))
 _BARE = frozenset(
     ("patient", "subject", "person", "user", "photographer", "author", "video", "unit", "pair")
@@ -61,10 +77,10 @@ def names_units(name: str) -> bool:
 
 def _numbers_of(name: str, things: tuple[str, ...]) -> bool:
     words = name_words(name)
-    joined = "".join(words)
+    joined = "".join(word for word in words if word not in ("de", "du", "del", "do"))
     if joined in _WHOLE_NAMES:
         return True
     # patientid and Patientennummer are joined without a sign of where.
-    return any(
-        joined.endswith(number) and joined.removesuffix(number) in things for number in _NUMBERS
-    )
+    behind = {joined.removesuffix(number) for number in _NUMBERS_BEHIND}
+    before = {joined.removeprefix(number) for number in _NUMBERS_BEFORE}
+    return bool(((behind | before) - {joined}) & set(things))

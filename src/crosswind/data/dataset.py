@@ -157,6 +157,16 @@ class AttributedDataset:
             return InputError(field, problem, choices)
         return unknown(field, kind, name, choices)
 
+    def refuse_label_as_input(self, label: str, field: str = "label") -> None:
+        """Refuse a label that a model would read, by an `InputError` on `field`: it would be right on
+        every row and have learnt nothing."""
+        if label in [column.name for column in self.input_columns]:
+            problem = (
+                f"{label!r} is an input of {self.name} too, so that a model would read the answer;"
+                " leave it out of numbers and categories, and name it in 'columns'"
+            )
+            raise InputError(field, problem)
+
     def code_of(self, name: str, value: object, field: str = "") -> int:
         """The code of a value of a named attribute, see `Attribute.code_of`."""
         return self.attribute(name, field or "attribute").code_of(value, field)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
-from crosswind.core.types import InputSpec, column_name, listed
+from crosswind.core.types import InputSpec, listed, one_column
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.frames import frame_of
@@ -74,7 +74,8 @@ def from_frame(
     `DataError` for what frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
-    columns, label, unit = _listed(columns), column_name(label), column_name(unit)
+    label, unit = one_column(label, "label"), one_column(unit, "unit")
+    columns = _listed(columns)
     if label is not None:
         has_column(rows, label, "the frame", "label")
         if columns is not None:

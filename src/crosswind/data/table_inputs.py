@@ -48,6 +48,12 @@ LEAST_TOLD_APART = 0.9
 """The share of a column's long whole numbers that must stay different in float32."""
 _SIGNED = r"^[^\w\s]?\s?[\d.,]*\d\s?[^\d\s.,]{0,3}$"
 """Numbers as people write them with a currency, a unit or marks between thousands, for polars."""
+_TIME = r"(?i)^\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]m)?$"
+"""How times of a day and spans of time are written, for polars."""
+_OTHER_DIGITS = r"^[+-]?[\d.,\u066B\u066C]*[\d&&[^0-9]][\d.,\u066B\u066C]*$"
+"""Numbers whose digits are not 0 to 9, as in Persian or of full width, for polars."""
+_OTHER_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(['\u2019_]\d{3})+([.,]\d+)?$"
+"""Numbers as people write them in Switzerland, or in programs, for polars."""
 _WITH_UNITS = "numbers with signs or units: write the numbers alone"
 COMMA_OF_THREE = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 """Numbers whose comma may stand before decimals or between thousands, for polars."""
@@ -173,7 +179,10 @@ def flaw_of_numbers(texts: Series, empty: NDArray[np.bool_]) -> str:
         )
     of_words = texts.filter(polars.Series(present))
     for pattern, description in (
+        (_TIME, "times, which are not read as numbers"),
         (DATE, "dates, which are not read as numbers"),
+        (_OTHER_DIGITS, "numbers in digits of another script: write them in 0 to 9"),
+        (_OTHER_THOUSANDS, "numbers with a sign between thousands that is not read: write 1500"),
         (COMMA_OF_THREE, "numbers whose commas may mark decimals or thousands: write 1.5 or 1500"),
         (_SIGNED, _WITH_UNITS),
     ):

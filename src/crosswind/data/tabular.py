@@ -216,11 +216,15 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
     if file_path.is_dir():
         inside = sorted(file.name for file in file_path.iterdir() if file.suffix.lower() in KINDS)
         named = f"; it holds {', '.join(repr(name) for name in inside[:3])}" if inside else ""
+        needed = f"{path!r} is a folder, and a table is needed: a CSV file with a column of"
+        if any(file_path.glob("*.txt")) or any(file_path.glob("*/*.txt")):
+            raise InputError(
+                field, f"{needed} texts, as they stand in these files, and one of classes{named}"
+            )
         raise InputError(
             field,
-            f"{path!r} is a folder, and a table is needed: a CSV file with a column of paths (pictures"
-            f" in one folder a class need none: a study has them as source: image-folder, options:"
-            f" {{path: {path}}}, label: class){named}",
+            f"{needed} paths (pictures in one folder a class need none: a study has them as source:"
+            f" image-folder, options: {{path: {path}}}, label: class){named}",
         )
     if kind not in KINDS:
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""

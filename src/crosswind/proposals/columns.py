@@ -70,8 +70,12 @@ TEXTS = frozenset(
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
 )
 """Usual names of a column of texts, however few or short they are."""
+DOCUMENTS = (".txt", ".text", ".md", ".doc", ".docx", ".pdf", ".rtf", ".html", ".htm", ".xml")
+"""Endings of names of files of texts, which no source reads."""
 SPLITS = ("split", "partition", "subset", "set", "role", "usage")
 """Usual names of a column that says which rows train and which test."""
+FLAGS = ("is_train", "istrain", "in_train", "is_training", "is_test", "istest", "in_test")
+"""Usual names of a column that says yes of rows that train, or of rows that test."""
 FOLDS = ("fold", "folds", "kfold", "cv", "cv_fold")
 ROLES: Mapping[str, str] = {
     "train": "train",
@@ -86,6 +90,8 @@ ROLES: Mapping[str, str] = {
     "test": "test",
     "testing": "test",
     "tst": "test",
+    "heldout": "test",
+    "holdout": "test",
     "2": "test",
 }
 """What a column of roles calls them; numbers as in CelebA and Waterbirds."""
@@ -94,8 +100,11 @@ _WHY_UNUSED = {
     "one-value": "one value",
     "empty": "no value in any row",
     "fold": "folds, left alone",
+    "some-roles": "says which rows train in words that are not all known, and is left alone: call"
+    " them train, val and test",
     "texts": "texts",
     "paths": "paths",
+    "documents": "paths of texts: put the texts themselves into the column",
     "nested": "lists or other nested values",
     "times": "times",
     "units": "numbers of units, such as patients",
@@ -107,8 +116,8 @@ _WHY_UNUSED = {
 class TableColumn:
     """A column and its kind.
 
-    `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
-    them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"
+    `kind`: "paths", "documents" (paths of texts), "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
+    them numbers), "roles", "some-roles" (not all of them known), "fold", "identifier", "one-value", "empty", "nested"
     (lists and the like), "times" (spans of time), "units" (more values than classes have, which number
     patients or the like by the name of the column and repeat) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
@@ -272,10 +281,16 @@ def _kind_of_few(name: str, values: Series) -> str:
         return "paths"
     if n_values == 1:
         return "one-value"
+    first = [str(value).lower() for value in values[: MOST_VALUES + 1]]
+    if n_values > MOST_VALUES and all(value.endswith(DOCUMENTS) for value in first):
+        return "documents"
     if lower in FOLDS:
         return "fold"
     if lower in SPLITS and roles_of(values.to_list()):
         return "roles"
+    words = [value for value in values.to_list() if not value.isdigit()]
+    if lower in FLAGS or (lower in SPLITS and any(map(_role_of, words))):
+        return "some-roles"
     return "classes" if n_values <= MOST_VALUES else ""
 
 
@@ -301,14 +316,19 @@ def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
     tests."""
     roles: dict[str, list[str]] = {}
     for value in values:
-        words = [word for word in re.split(r"[^a-z0-9]+", value.lower()) if word]
-        role = next((ROLES[word] for word in reversed(words) if word in ROLES), None)
+        role = _role_of(value)
         if role is None:
             return {}
         roles.setdefault(role, []).append(value)
     if {"train", "test"} <= roles.keys():
         return roles
     return {}
+
+
+def _role_of(value: str) -> str | None:
+    """The role that a value names; None where it names none."""
+    words = [word for word in re.split(r"[^a-z0-9]+", value.lower()) if word]
+    return next((ROLES[word] for word in reversed(words) if word in ROLES), None)
 
 
 def n_words(texts: Series) -> float:

@@ -88,6 +88,7 @@ class Attributes:
 
     `designs`: attributes that can be shifted, those of enough rows first, of them the one that goes
     most with the label.
+    `tied_numbers`: numbers that a model reads and that would be attributes of a strong tie.
     `aliases`: columns that are the label under other names, or tell it entirely. `reasons`: why
     each other column is no attribute.
     """
@@ -95,6 +96,7 @@ class Attributes:
     designs: tuple[ShiftDesign, ...]
     aliases: tuple[str, ...]
     reasons: tuple[str, ...]
+    tied_numbers: tuple[ShiftDesign, ...] = ()
 
 
 def attributes_of(
@@ -113,6 +115,7 @@ def attributes_of(
     designs = []
     aliases = []
     reasons = []
+    tied_numbers: list[ShiftDesign] = []
     for name, column in columns.items():
         if name == label.name or name in taken:
             continue
@@ -139,11 +142,16 @@ def attributes_of(
             if not columns[design.attribute].numeric
             or columns[design.attribute].n_values <= FEW_NUMBERS
         ]
+        if words:
+            tied_numbers = [
+                design for design in designs if design not in words and _is_strong(design)
+            ]
         designs = words or designs
     designs.sort(key=_order)
+    tied_numbers.sort(key=_order)
     reasons.sort(key=lambda reason: " goes with " not in reason)
     different, same = _without_repeated(rows, columns, designs)
-    return Attributes(tuple(different), tuple(aliases), (*same, *reasons))
+    return Attributes(tuple(different), tuple(aliases), (*same, *reasons), tuple(tied_numbers))
 
 
 def _without_repeated(
@@ -215,9 +223,13 @@ def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
     """The order of attributes: a tie, enough rows, then V of those that are tied and rows of the
     others. A strong tie needs no more rows than any design: it is the one to ask about."""
     tied = bool(design.tie.matching)
-    strong = tied and design.tie.v.value >= STRONG
     rank = -(design.tie.v.value if tied else design.smallest)
-    return not tied, design.is_short and not strong, rank
+    return not tied, design.is_short and not _is_strong(design), rank
+
+
+def _is_strong(design: ShiftDesign) -> bool:
+    """Whether the rows tie an attribute to the label strongly."""
+    return bool(design.tie.matching) and design.tie.v.value >= STRONG
 
 
 def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,15 +78,19 @@ def inputs_of(
     Raises `InputError` for a folder without the pictures that the table names.
     """
     if text:
+        twice = [name for place, name in enumerate(text) if name in text[:place]]
+        if twice:
+            raise InputError("--text", f"names {twice[0]!r} twice; name each column once")
         return Inputs("texts", tuple(has_column(rows, name, table, "--text") for name in text))
-    found_images = _images(rows, columns, Path(table), images)
-    if found_images is not None:
-        return found_images
     texts = []
     for name, column in columns.items():
         if column.kind == "texts" or _few_texts(rows, column):
             texts.append(name)
     texts.sort(key=lambda name: -n_words(rows[name].cast(str)))
+    if images is not None or not texts or not _are_addresses(rows, columns):
+        pictures = _images(rows, columns, Path(table), images)
+        if pictures is not None:
+            return pictures
     if not texts:
         return None
     more_texts = texts[1] if len(texts) > 1 else ""
@@ -145,6 +150,13 @@ def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
     words = n_words(texts)
     surely = column.name.lower() in TEXTS or column.kind in ("identifier", "other")
     return words >= (3 if surely else 8)
+
+
+def _are_addresses(rows: DataFrame, columns: Mapping[str, TableColumn]) -> bool:
+    """Whether all that may be pictures are addresses, which nobody fetches."""
+    names = [name for name, column in columns.items() if column.kind == "paths"]
+    listed = [value for name in names for value in _sample(rows, name)]
+    return bool(listed) and all(re.match(r"(?i)(https?|ftp|s3|gs)://", value) for value in listed)
 
 
 def _images(

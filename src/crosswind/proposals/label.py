@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.data.table_inputs import bin_names, numbers_of
+from crosswind.data.table_inputs import are_dates, bin_names, numbers_of
 from crosswind.proposals.columns import LABELS, MOST_VALUES, TableColumn
 
 if TYPE_CHECKING:
@@ -129,13 +129,22 @@ def _chosen(
             usual.append(column)
     usual.sort(key=lambda column: LABELS.index(column.name.lower()))
     classes = [column for column in columns.values() if column.kind == "classes"]
-    words = [column for column in classes if not column.numeric]
-    first = next(iter(usual or words or classes), None)
+    words = [column for column in classes if not column.numeric and not _holds_dates(column)]
+    numbers = [column for column in classes if column.numeric]
+    first = next(iter(usual or words or numbers or classes), None)
     return first, not usual
 
 
 def _may_be(column: TableColumn) -> bool:
     return column.kind in ("classes", "numbers")
+
+
+def _holds_dates(column: TableColumn) -> bool:
+    """Whether a few dates are the values of a column. They say when a row was written, and are a
+    label only where nothing else can be one."""
+    import polars
+
+    return are_dates(polars.Series(column.values, dtype=polars.String))
 
 
 def _why_not(column: TableColumn) -> str:
@@ -148,8 +157,10 @@ def _why_not(column: TableColumn) -> str:
         "identifier": identifier,
         "units": f"its {column.n_values:,} values number units, such as patients",
         "paths": "it holds paths",
+        "documents": "it holds paths",
         "texts": "it holds texts",
         "roles": "it says which rows train and which test",
+        "some-roles": "it says which rows train and which test",
         "fold": "it numbers folds",
     }.get(
         column.kind,

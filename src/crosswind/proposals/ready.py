@@ -68,7 +68,7 @@ class ReadyStudy:
     def notes(self) -> tuple[str, ...]:
         """Notes on the table, on what each shift draws and on what the plan warns of, a sentence
         without its full stop each."""
-        return (*self.proposal.notes, *self._draws(), *self.plan.warnings)
+        return (*self.proposal.notes, *self._draws(), *_short_sets_once(self.plan.warnings))
 
     @property
     def runs_in_words(self) -> str:
@@ -85,7 +85,7 @@ class ReadyStudy:
         for draw in self.plan.draws:
             draws.setdefault(draw.source, draw)
         notes = []
-        for design, (source, draw) in zip(self.proposal.draft.designs, draws.items(), strict=False):
+        for design, draw in zip(self.proposal.draft.designs, draws.values(), strict=False):
             cells = len(design.values) * len(design.classes)
             few = ""
             if design.is_short:
@@ -94,10 +94,24 @@ class ReadyStudy:
                     f" {enough_rows(cells)}: only large costs can be told"
                 )
             notes.append(
-                f"{source}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
+                f"{design.attribute}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
                 f" validates on {draw.validation_rows:,} and tests on {draw.test_rows:,}{few}"
             )
         return notes
+
+
+def _short_sets_once(warnings: Sequence[str]) -> list[str]:
+    """Warnings, of those on cells that lack rows the first of each set: with units nearly every
+    split seed has its own."""
+    by_set: dict[str, list[str]] = {}
+    for warning in warnings:
+        is_short = "rows that were asked for" in warning
+        by_set.setdefault(warning.rpartition(": ")[0] if is_short else warning, []).append(warning)
+    lines = []
+    for first, *repeated in by_set.values():
+        more = counted(len(repeated), "more such warning")
+        lines.append(f"{first} ({more}: crosswind plan)" if repeated else first)
+    return lines
 
 
 def ready_study(
@@ -147,7 +161,7 @@ def proposed(
         )
     if isinstance(table, str | Path):
         if out is None:
-            path = Path(table).with_suffix(".yaml")
+            path = study_beside(table)
         else:
             path = out
         study = ready_study(str(table), path, images, label, size, text, header)
@@ -172,6 +186,13 @@ def proposed(
             write_atomically(rows, before)
         raise
     return study
+
+
+def study_beside(table: str | Path) -> Path:
+    """The file of a study of a table, by the table's name; of a folder without a name, such as `.`,
+    which is refused as a table, a name that is never written."""
+    path = Path(table)
+    return path.with_suffix(".yaml") if path.name else path / "study.yaml"
 
 
 def refuse_folder(path: Path, field: str) -> None:

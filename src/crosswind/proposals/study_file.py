@@ -65,6 +65,8 @@ LISTED = 8
 """Columns that a note names."""
 NOTHING = (-9, -99, -999, -9999, 99, 999, 9999, 99999)
 """Numbers that people write for a value that they lack."""
+NO_WORDS = frozenset(("na", "n/a", "n.a.", "#n/a", "k.a.", "?", "??", "-", "--", ".", "missing"))
+"""Words that rarely are a value, and mostly say that there is none; in lower case."""
 UNPARTED = 4
 """Characters of scripts without blanks between words that make a text one of these."""
 FEWEST_OFFICIAL = 5
@@ -250,6 +252,7 @@ def propose(
         *_without_numbers(written_columns, options.get("numbers", []), as_written.height)
     )
     remarks += _remarks(*_codes_of_nothing(as_written, options.get("numbers", [])))
+    remarks += _values_of_nothing(rows, chosen, designs)
     of_numbers = [*options.get("numbers", []), *([chosen.name] if chosen.cuts else [])]
     notes = [thousands_note(as_written, name) for name in of_numbers]
     remarks += _remarks(*(note for note in notes if note))
@@ -566,6 +569,15 @@ def _other_notes(
     untied = [design.attribute for design in further if not design.tie.matching]
     if untied:
         notes.append(f"attributes that the rows do not tie to the label: {_first_of(untied)}")
+    if attributes.tied_numbers:
+        numbers = [
+            f"{design.attribute} ({design.values[-1]}: Cramér's V {design.tie.v.value:.2f})"
+            for design in attributes.tied_numbers
+        ]
+        notes.append(
+            f"numbers that go with {label.name!r} too, taken for what a model should lean on:"
+            f" {_first_of(numbers)}; should it not, put one into classes (bins) and name it in attributes"
+        )
     if attributes.reasons:
         notes.append(f"no attributes: {_first_of(attributes.reasons, '; ')}")
     return notes
@@ -632,6 +644,25 @@ def _codes_of_nothing(rows: DataFrame, numbers: Sequence[str]) -> list[str]:
                     " no value, leave these cells empty"
                 )
     return notes
+
+
+def _values_of_nothing(rows: DataFrame, label: Label, designs: Sequence[ShiftDesign]) -> list[Note]:
+    """A remark on each class and value that may stand for none, such as NA among words."""
+    columns: list[tuple[str, tuple[str, ...], str | None]]
+    columns = [(label.name, label.classes, None)]
+    columns += [(design.attribute, design.values, design.attribute) for design in designs]
+    remarks = []
+    for name, values, attribute in columns:
+        for value in values:
+            if value.lower() not in NO_WORDS:
+                continue
+            n_rows = int((rows[name].cast(str).str.strip_chars() == value).sum())
+            sentence = (
+                f"{name}: {value!r} is taken for a value, in {n_rows:,} rows: if it stands for none,"
+                " leave these cells empty"
+            )
+            remarks.append(Note(sentence, attribute))
+    return remarks
 
 
 def _unparted(rows: DataFrame, inputs: Inputs) -> list[str]:

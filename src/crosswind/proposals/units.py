@@ -36,7 +36,9 @@ def unit_of(
             " nobody knows which rows they belong to"
         )
     torn = [name for name in candidates if not _hold_whole(rows, unit, name)]
-    if torn:
+    if not torn:
+        notes.append(f"rows of one {unit} stay together: they never both train and test")
+    else:
         notes.append(
             f"rows of one {unit} stay together; those of one {torn[0]} may lie on both sides of the"
             f" split (the setting unit: {torn[0]} keeps these together instead)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -217,5 +218,9 @@ def word(value: object) -> str:
 
 
 def entry_name(attribute: str) -> str:
-    """The name of the data of an attribute: its own, without marks that no name may hold."""
-    return re.sub(r"[^A-Za-z0-9_.+:/@ -]", "_", attribute)[:100] or "own"
+    """The name of the data of an attribute: its own, without marks and accents that no name may hold;
+    a plain word for one in another script, of which nothing would be left."""
+    parted = unicodedata.normalize("NFKD", attribute.replace("ß", "ss"))
+    plain = "".join(mark for mark in parted if not unicodedata.combining(mark))
+    name = re.sub(r"[^A-Za-z0-9_.+:/@ -]", "_", plain)[:100]
+    return name if re.search("[A-Za-z0-9]", name) else "attribute"

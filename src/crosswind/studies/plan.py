@@ -801,6 +801,8 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         *(("attributes", name) for name in listed),
         *official,
     ]:
+        if where == "label":
+            dataset.refuse_label_as_input(name, f"{path}.label")
         if name not in names:
             raise dataset.no_attribute(name, f"{path}.{where}")
     if spec.label in listed:

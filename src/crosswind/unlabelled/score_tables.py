@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, unknown
 from crosswind.data.frames import frame_of
-from crosswind.data.tabular import NAMES_ABOVE, read_table, texts
+from crosswind.data.tabular import NAMES_ABOVE, NoValue, read_table, texts
 from crosswind.data.written_numbers import WrittenNumbers, columns_beside, written_numbers
 from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
@@ -100,7 +100,10 @@ def read_scored_tables(
         return _without_source(new, classes)
     source_table = _read(source, "source")
     column = _label_column(source_table, label)
-    labels = tuple(texts(source_table.frame, column, source_table.name).to_list())
+    try:
+        labels = tuple(texts(source_table.frame, column, source_table.name).to_list())
+    except NoValue as error:
+        raise DataError(f"{error}; fill it in, or leave rows without a label out") from None
     values = tuple(dict.fromkeys(labels))
     shared = [name for name in new.numbers if name in source_table.numbers and name != column]
     chosen = _with_unseen(_chosen(shared, classes, new, values), new, source_table, classes)

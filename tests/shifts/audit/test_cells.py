@@ -276,6 +276,12 @@ def test_values_that_are_one_in_two_tables(train: list[Any], target: list[Any]) 
             "only the target has 0, 1, only training has bad, good: are they written differently? If"
             " so, write them alike in both tables; if not, say so by distinct",
         ),
+        (
+            ["True", "False"],
+            ["ja", "nein"],
+            "only the target has ja, nein, only training has False, True: are they written"
+            " differently? If so, write them alike in both tables; if not, say so by distinct",
+        ),
         (["A", "B"], ["C", "D"], ""),
         (["A", "B"], ["A", "C"], ""),
         (["north", "south"], ["north-east", "north-west"], ""),

@@ -11,6 +11,7 @@ import pandas
 import polars
 import pytest
 
+import crosswind as cw
 from crosswind.core.errors import DataError, InputError
 from crosswind.shifts.audit.tables import Tables, read_tables
 
@@ -86,6 +87,26 @@ def test_numbers_of_many_values_are_put_into_classes_by_both_tables() -> None:
         {"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y", names=["x"]
     )
     assert len(named.columns[1].values) == 150
+
+
+def test_a_label_of_fractions_is_put_into_classes_and_numbers_of_classes_are_told() -> None:
+    """Each of hundreds of ages for a class of its own gives no tie a chance."""
+    draw = np.random.default_rng(0)
+    ages = draw.normal(50, 10, 400).round(1)
+    old = np.where(ages > 50, "a", "b").tolist()
+    audited = cw.audit({"y": ages, "x": old}, {"y": ages, "x": draw.permutation(old)}, "y")
+    (column_audit,) = audited.to_json()["columns"][:1]
+    assert column_audit["name"] == "x" and column_audit["cramers_v"]["train"] > 0.9
+    assert {"column": "x", "kind": "spurious correlation"} in audited.to_json()["shifts"]
+    read = read_tables({"y": ages, "x": old}, {"y": ages, "x": old}, "y")
+    assert len(read.columns[0].values) == 10
+    assert any(note.startswith("y: numbers, put into 10 classes") for note in read.notes)
+    named = read_tables({"y": ages, "x": old}, {"y": ages, "x": old}, "y", names=["y"])
+    assert len(named.columns[0].values) == len(np.unique(ages))
+    whole = {"y": np.arange(400) % 150, "x": old}
+    read = read_tables(whole, whole, "y")
+    said = "the label 'y' has 150 different numbers, each taken for a class: where they measure"
+    assert len(read.columns[0].values) == 150 and any(n.startswith(said) for n in read.notes)
 
 
 def test_few_numbers_and_many_whole_ones_are_names() -> None:

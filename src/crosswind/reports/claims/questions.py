@@ -285,7 +285,9 @@ def _cost_words(cost: Finding) -> str:
     points, side = _points(abs(mean)), "fewer" if mean < 0 else "more"
     unit = "point" if points == "1" else "points"
     if cost.interval is None:
-        return f"{points} {unit} {side} than without the tie, of a single run, which may be chance"
+        n_runs = cost.difference.n
+        of_runs = "of a single run" if n_runs < 2 else f"the same in each of {n_runs} runs"
+        return f"{points} {unit} {side} than without the tie, {of_runs}, which may be chance"
     low, high = cost.interval
     if cost.told:
         ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))

@@ -354,7 +354,8 @@ class _AskedStudy:
                 " Steps were chosen on labelled rows like those of the test (ORACLE), which nobody"
                 " has in practice."
             )
-        brackets = "; of single runs there is no interval"
+        repeated = any(finding.difference.n > 1 for finding in self.all_findings)
+        brackets = f"; of {'equal' if repeated else 'single'} runs there is no interval"
         if any(finding.interval is not None for finding in self.all_findings):
             brackets = f"; brackets hold {percent(first.level)} intervals"
         return (

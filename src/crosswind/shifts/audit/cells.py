@@ -31,6 +31,7 @@ LARGEST_EXACT = 2**53
 """Whole numbers below it are exact in double precision."""
 MOST_SHOWN = 6
 """Values that a hint names, and that are compared by how they begin."""
+_TRUTHS = ({"true", "false"}, {"yes", "no"})
 
 
 @final
@@ -308,7 +309,11 @@ def _share_numbers(words: Sequence[set[str]], is_label: bool) -> bool:
 
 
 def _of_two_kinds(only: Sequence[Sequence[str]]) -> bool:
-    """Whether one of two lists of words is of numbers and the other has none."""
+    """Whether one of two lists of words is of numbers and the other has none, or is of truths and
+    the other of other words."""
+    of_truths = [{word.lower() for word in words} in _TRUTHS for words in only]
+    if of_truths[0] != of_truths[1]:
+        return True
     are_numbers = [numbers_by_word(words) is not None for words in only]
     have_numbers = [any(numbers_by_word([word]) is not None for word in words) for words in only]
     return are_numbers == have_numbers and are_numbers[0] != are_numbers[1]

@@ -109,7 +109,7 @@ def read_tables(
         raise DataError(f"the label {label!r} has no value in any row of the training table")
     labelled = len(labelled_rows) == 2 and bool(labelled_rows[1].any())
     if labelled:
-        label_column = _label(label, _rows_of(label_cells, labelled_rows), answers)
+        label_column = _label(label, _rows_of(label_cells, labelled_rows), label in names, answers)
         answers.notes.extend(_label_notes(label_column, labelled_rows))
     else:
         labelled_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
@@ -394,7 +394,14 @@ def _doubt(spellings: Spellings) -> str:
     )
 
 
-def _label(name: str, sides: Sequence[ColumnCells], answers: _AnswerColumns) -> Column:
+def _label(
+    name: str, sides: Sequence[ColumnCells], as_names: bool, answers: _AnswerColumns
+) -> Column:
+    numbers = None if as_names else numbers_by_word(named_values(sides))
+    # Whole numbers may be those of classes, however many there are; a fraction is none.
+    if numbers is not None and any(number % 1 for number in numbers.values()):
+        if _is_a_measure(name, sides, numbers):
+            return _binned(name, sides, numbers, answers.notes)
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
@@ -408,6 +415,11 @@ def _label(name: str, sides: Sequence[ColumnCells], answers: _AnswerColumns) -> 
             " classes"
         )
         raise DataError(problem)
+    if numbers is not None and len(column.values) > MANY_WHOLE:
+        answers.notes.append(
+            f"the label {name!r} has {len(column.values):,} different numbers, each taken for a class:"
+            " where they measure something, put them into classes first"
+        )
     return column
 
 

@@ -91,7 +91,9 @@ def cell_index(
 
 
 def check_classes(dataset: AttributedDataset, label: str, attributes: Sequence[str]) -> None:
-    """Refuse rows of a single class, by an `InputError` on `label`: every answer would be right."""
+    """Refuse a label that a model reads, and rows of a single class, by an `InputError` on `label`:
+    every answer would be right."""
+    dataset.refuse_label_as_input(label)
     index = cell_index(dataset, label, attributes)
     rows = index.counts.reshape(len(index.cells.label.values), -1).sum(axis=1)
     present = np.flatnonzero(rows)
