@@ -244,6 +244,7 @@ def _parts(
     if about_equal:
         n_tests = sum(finding.adjusted_equal is not None for finding in findings)
         by = f"p < 0.05{_by(about_equal[0].multiplicity, f'{n_tests:,}')}"
+        by += f"; [{percent(about_equal[0].interval_level)} interval]"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
             [where(finding) + _equal(finding) for finding in about_equal],
