@@ -151,8 +151,9 @@ def find(
     if not findings:
         return None
     parts = list(_parts(rule_results, findings, claims))
+    verdicts = [judgement.verdict for judgement in claims]
     return Findings(
-        answer_of(rule_results, findings, resolved, runs, written),
+        answer_of(rule_results, findings, resolved, runs, written, verdicts),
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
         [
@@ -190,6 +191,8 @@ def _intro(
             f"p < 0.05{family_words};"
             f" [{percent(first.level)} interval, which excludes 0 where p says so]"
         )
+    elif max(finding.difference.n for finding in findings) > 1:
+        judged_by = "no p and no interval: every comparison is the same at every seed"
     else:
         judged_by = "no p and no interval: a comparison needs runs of two seeds"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
