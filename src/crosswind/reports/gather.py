@@ -196,14 +196,17 @@ class StudyRecord:
             "\n".join(texts).rstrip("\n"),
             f"\nAll {len(tables)} tables: --tables all, or the page.",
         ]
-        for status in ("failed", "diverged"):
-            reasons = [reason for state, reason in self.found.runs.values() if state == status]
-            if reasons:
-                first_reasons = different_reasons(map(plain, reasons))[:_REASONS_SHOWN]
-                words = "; ".join(filter(None, first_reasons))
-                counted = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
-                lines.append(f"{counted}: {words}." if words else f"{counted}.")
+        lines += filter(None, map(self.reasons, ("failed", "diverged")))
         return "\n".join(lines)
+
+    def reasons(self, status: str) -> str:
+        """How many runs failed or diverged, and why, as a sentence; empty where none did."""
+        reasons = [reason for state, reason in self.found.runs.values() if state == status]
+        if not reasons:
+            return ""
+        words = "; ".join(filter(None, different_reasons(map(plain, reasons))[:_REASONS_SHOWN]))
+        counted_runs = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
+        return f"{counted_runs}: {words}." if words else f"{counted_runs}."
 
     def __str__(self) -> str:
         return self.to_text()
