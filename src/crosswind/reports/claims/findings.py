@@ -24,7 +24,7 @@ from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.pooled_tables import pooled_sentence
 from crosswind.reports.claims.questions import HEADING, power_words, question_sentences
 from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
-from crosswind.reports.claims.verdict_words import CANNOT_TELL, POWER
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, POWER, range_told
 from crosswind.reports.claims.verdicts import (
     COST,
     EFFECT,
@@ -360,7 +360,8 @@ def _claim(judgement: Judgement | PooledJudgement, several: bool) -> str:
     text = judgement.text
     if several:
         setting = judgement.place
-        about = (setting.data, judgement.shift, setting.size, setting.model, setting.rule)
+        shift = judgement.shift if judgement.better.shift == judgement.than.shift else ""
+        about = (setting.data, shift, setting.size, setting.model, setting.rule)
         text += f" ({', '.join(filter(None, about))})"
     difference = None if judgement.waits else judgement.difference
     if difference is None:
@@ -391,12 +392,16 @@ def _p_words(p: float) -> str:
 
 def _power_words(judgement: Judgement, as_points: bool) -> str:
     """Which differences would have been told, of a claim without a verdict."""
-    range_told = judgement.told_range if judgement.verdict == CANNOT_TELL else None
-    if range_told is None:
+    ends = judgement.told_range if judgement.verdict == CANNOT_TELL else None
+    if ends is None:
         return ""
-    sizes = [f"{size * 100:.1f}" if as_points else f"{size:.3f}" for size in range_told]
+
+    def words(size: float) -> str:
+        return f"{size * 100:.1f}" if as_points else f"{size:.3f}"
+
+    sizes = range_told(*ends, words, judgement.bound)
     margin = "a margin of " if judgement.margin else ""
-    return f"; {margin}{' to '.join(sizes)} would have been told with a power of {POWER:.0%}"
+    return f"; {margin}{sizes} would have been told with a power of {POWER:.0%}"
 
 
 def place_words(settings: Sequence[Place]) -> Callable[[Finding], str]:
