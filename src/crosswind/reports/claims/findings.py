@@ -257,11 +257,25 @@ def _parts(
     single_rows = list(dict.fromkeys(_single_row_sentences(rule_results)))
     if single_rows:
         yield "No finding on the worst group", single_rows, []
-    doubts: dict[str, None] = {}
-    for setting_results in rule_results:
-        doubts |= dict.fromkeys(doubt_notes(setting_results))
+    doubts = _doubt_sentences(rule_results)
     if doubts:
-        yield "Runs to be read with care", list(doubts), []
+        yield "Runs to be read with care", doubts, []
+
+
+def _doubt_sentences(rule_results: Sequence[PlaceResults]) -> list[str]:
+    """What runs told of themselves, with the settings where they did if that is not at all."""
+    varying = _varying_fields([setting_results.place for setting_results in rule_results])
+    settings_of: dict[str, list[str]] = {}
+    for setting_results in rule_results:
+        for note in doubt_notes(setting_results):
+            names = [str(getattr(setting_results.place, name)) for name in varying]
+            settings_of.setdefault(note, []).append(", ".join(names))
+    return [
+        note
+        if len(settings) == len(rule_results)
+        else f"{MARK} {'; '.join(settings)}: {note.removeprefix(MARK).lstrip()}"
+        for note, settings in settings_of.items()
+    ]
 
 
 def _single_row_sentences(rule_results: Sequence[PlaceResults]) -> Iterator[str]:
@@ -406,17 +420,22 @@ def _power_words(judgement: Judgement, as_points: bool) -> str:
 
 def place_words(settings: Sequence[Place]) -> Callable[[Finding], str]:
     """A function for the words that tell a place from the other places."""
-    varying = [
-        name
-        for name in ("data", "size", "model", "set")
-        if len({getattr(setting, name) for setting in settings}) > 1
-    ]
+    varying = _varying_fields(settings)
 
     def words(finding: Finding) -> str:
         names = [str(getattr(finding.place, name)) for name in varying]
         return f"{', '.join(names)}: " if names else ""
 
     return words
+
+
+def _varying_fields(settings: Sequence[Place]) -> list[str]:
+    """The fields that tell some places from each other."""
+    return [
+        name
+        for name in ("data", "size", "model", "set")
+        if len({getattr(setting, name) for setting in settings}) > 1
+    ]
 
 
 def _together(findings: Iterable[Finding]) -> list[list[Finding]]:
