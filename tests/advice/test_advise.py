@@ -218,6 +218,22 @@ def test_a_table_and_a_study_and_a_description_are_advised_on(
     assert "50% of the groups without a training row" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["texts", "numbers"])
+def test_a_method_of_convolutional_models_is_not_advised_where_no_such_model_reads_the_rows(
+    kind: str,
+) -> None:
+    problem = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, kind)
+    advice = advise({"mine": problem}, Known(), shipped_evidence())[0]
+    lacks = {entry.method: entry.lacks for entry in advice.unusable}
+    assert lacks["ubnet"] == (
+        f"reads the feature maps of a convolutional model, and none reads {kind}"
+    )
+    assert lacks["bn-adapt"] == f"needs batch norm, which no model that reads {kind} has"
+    assert not {entry.method for entry in advice.methods} & {"ubnet", "pnd", "occamnets", "sagnet"}
+    pictures = problem_of_counts({"a": simple_counts("SC", 300, 2, 2, 0.95)}, "pictures")
+    assert "ubnet" in {entry.method for entry in advise({"mine": pictures})[0].methods}
+
+
 def test_two_tables_are_advised_on_by_what_shifts_between_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,6 +324,15 @@ def test_a_study_in_which_nothing_can_shift_is_refused(
             ["--shift", "SC", "--data", "small", "--rows", "9"],
             "--data: says 300 rows, and --rows 9",
         ),
+        (
+            ["--shift", "SC", "--kind", "texts", "--model", "mlp"],
+            "--model: no method trains 'mlp' on texts, which these rows are (valid: bag-of-words,",
+        ),
+        (
+            ["--shift", "SC", "--kind", "numbers", "--model", "resnet"],
+            "--model: no method trains 'resnet18' on numbers",
+        ),
+        (["--shift", "SC", "--model", "onnx"], "--model: no method trains 'onnx' on pictures"),
         (["demo", "other.csv"], "TARGET: stands beside a table to train on"),
         (["--shift", "SC", "--to", "x.yaml"], "--to: needs a table, a study or a store"),
         (["nowhere.csv"], "there is no file 'nowhere.csv'"),

@@ -14,17 +14,22 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from benchmarks.speed import report_page
 from scipy import stats
 from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
 from crosswind.reports import page as page_module
+from crosswind.reports.gather import gather
+from crosswind.reports.scores.tables import overview
+from crosswind.storage.store import Store
 
 T95 = {
     1: 12.7062047362,
@@ -718,3 +723,23 @@ def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str
     # Two of the 198 are the runs that say of themselves, under two shifts, that four steps moved
     # nothing.
     assert check(out, reported(out)) == 198 + 2 * len(PARTS) + 2 * 12
+
+
+def test_the_two_printed_tables_are_of_the_setting_that_the_answer_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_page, "DATA", 3)
+    out = report_page.synthetic_store(tmp_path / "out", 150)
+    with Store.open(out) as store:
+        study = gather(store, "many")
+    findings = study.findings
+    assert findings is not None
+    others = [at_place for at_place in study.places if at_place.place != study.places[0].place]
+    about = replace(findings.answer, place=others[-1].place)
+    vars(study)["findings"] = replace(findings, answer=about)
+    text, data = study.to_text(), others[-1].place.data
+    assert f"Accuracy in % on test ({data}), ± half of a 95% interval" in text
+    assert f"in % on test ({data})" in study._repr_html_()
+    expected = [table.to_text(80) for table in overview(others[-1], data)]
+    assert all(table in text for table in expected)
+    assert overview(others[-1])[0].rows != overview(study.places[0])[0].rows

@@ -642,6 +642,28 @@ def test_what_cannot_be_told_is_told_with_the_power() -> None:
     assert not any(note.startswith("Power") for note in tabled(holds).notes)
 
 
+@pytest.mark.parametrize(
+    ("spread", "words"), [(0.1, "18.9 at best"), (9.0, "no difference, however large,")]
+)
+def test_no_difference_of_more_than_100_points_is_said_to_have_been_told(
+    spread: float, words: str
+) -> None:
+    (judgement,) = judged(ERM + several("irm", [0.6, 0.6 + spread, 0.6 - spread]), claim())
+    assert judgement.verdict == CANNOT_TELL
+    assert f"; {words} would have been told with a power of 80%)." in _claim(judgement, False)
+    (note,) = (note for note in tabled([judgement]).notes if note.startswith("Power of 80%"))
+    assert words.replace("18.9", "0.189") in note
+
+
+def test_notes_on_a_claim_at_several_places_name_the_place() -> None:
+    runs = ERM + several("irm", [0.62, 0.63, 0.67])
+    both = [*runs, *({**row, "model": "forest"} for row in runs)]
+    (note,) = (
+        note for note in tabled(judged(both, claim())).notes if note.startswith("Power of 80%")
+    )
+    assert "claim 1 in mlp under SC 0.024 to 0.291; claim 1 in forest under SC 0.024" in note
+
+
 ASKED = [
     claim(text="GroupDRO <b>helps</b> & more", better="groupdro", rule="last"),
     claim(text="second", better="groupdro"),

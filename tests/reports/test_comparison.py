@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,34 @@ def test_other_numbers_of_test_rows_are_told(tmp_path: Path, capsys: Any) -> Non
             )
     notes = compared(tmp_path / "a", tmp_path / "b", capsys)["notes"]
     assert any(text.startswith(note) and "and 7 in B" in text for text in notes), notes
+
+
+def test_data_that_are_declared_otherwise_are_told(tmp_path: Path, capsys: Any) -> None:
+    from crosswind.storage.database import studies
+
+    first_store, second_store = whole_store(tmp_path / "a"), whole_store(tmp_path / "b")
+    with Store.open(second_store, create=True) as store, store.transaction() as connection:
+        resolved = json.loads(connection.execute(sa.select(studies.c.resolved)).scalar_one())
+        (name,) = resolved["data"]
+        options = {**(resolved["data"][name].get("options") or {}), "path": "b.csv"}
+        resolved["data"][name] |= {"options": options, "keep": {}}
+        connection.execute(studies.update().values(resolved=json.dumps(resolved)))
+    note = compared(first_store, second_store, capsys)["notes"][-1]
+    assert note.startswith("The studies do not declare these alike, so the rows may be others")
+    assert re.search(rf": data\.{name} \(options(\.path)?\)\.$", note), note
+    assert "do not declare" not in compared(first_store, first_store, capsys)["notes"][-1]
+
+
+def test_a_side_without_the_score_is_the_one_that_is_named(tmp_path: Path, capsys: Any) -> None:
+    store = str(whole_store(tmp_path / "one"))
+    assert _status(["compare", store, store, "--metric", "rho"]) == 2
+    assert "error: A: study alpha has no run with rho" in capsys.readouterr().err
+
+
+def test_a_table_in_which_nothing_can_be_judged_says_why(tmp_path: Path, capsys: Any) -> None:
+    store = whole_store(tmp_path / "one")
+    notes = compared(store, store, capsys)["notes"]
+    assert notes[0].startswith("No row has a p: B - A is the same at every seed")
+    fewer = whole_store(tmp_path / "fewer", seeds=2)
+    assert "B - A that of the pairs alone" in compared(store, fewer, capsys)["notes"][1]
+    assert "of the pairs alone" not in notes[1]

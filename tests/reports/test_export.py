@@ -209,3 +209,21 @@ def test_a_run_whose_files_are_gone_still_has_its_scores(out: Path, tmp_path: Pa
     assert len(runs) == RUNS and all(
         run.curve == [] and run.settings and run.scores for run in runs
     )
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_file_that_is_no_table_of_the_study_is_left_as_it_is(
+    out: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / f"runs.{form}"
+    words = ["export", str(out), str(table), "--to", form]
+    assert _status(words) == 0
+    assert _status(words) == 0, "an earlier table of the study is written anew"
+    capsys.readouterr()
+    other_study = polars.DataFrame({name: ["other"] for name in ("study", "key", "rule", "set")})
+    others = (b"id,label\n1,yes\n", b"", other_study.write_csv().encode())
+    for content in others:
+        table.write_bytes(content)
+        assert _status(words) == 2
+        assert "is there already and is no table of the study exported" in capsys.readouterr().err
+        assert table.read_bytes() == content

@@ -315,6 +315,22 @@ def test_worst_groups_of_other_attributes_are_not_compared() -> None:
     }
 
 
+def test_doubts_of_one_setting_of_several_name_it() -> None:
+    def doubting(model: str, doubts: list[str]) -> Iterator[dict[str, Any]]:
+        for row in rows(scores()):
+            yield {**row, "model": model, "metrics": {**row["metrics"], "doubts": doubts}}
+
+    about = {"reference": "erm", "selection": ["last"], "shifts": {}, "sets": {}}
+    some = [*doubting("mlp", ["it did nothing"]), *doubting("forest", ["it did nothing", "late"])]
+    findings = find(arrange(some).shown(["last"]), about, [], [])
+    assert findings is not None
+    heading, sentences = findings.parts[-1]
+    assert heading == "Runs to be read with care"
+    jtt = [sentence for sentence in sentences if "jtt" in sentence]
+    counts = "6 of 6 runs under SC, 6 of 6 runs under UDS"
+    assert jtt == [f"† jtt, {counts}: it did nothing.", f"† forest: jtt, {counts}: late."]
+
+
 def test_doubts_and_guessing_are_told() -> None:
     values = scores()
     values["SC", "erm", "accuracy"] = [0.5 + 0.01 * i for i in (-1, 1, -2, 2, 0, 1)]

@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.test_fuzz_stores import whole_store
 from tests.reports.test_questions import GROUPS, scored_rows
 
 from crosswind.reports.claims.answer_picture import picture_of, picture_of_findings
 from crosswind.reports.claims.findings import Findings, find
 from crosswind.reports.claims.shift_words import shift_clause
-from crosswind.reports.claims.study_answer import StudyAnswer
+from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF
+from crosswind.reports.gather import gather
+from crosswind.reports.page_head import StudyHead, study_head
 from crosswind.reports.scores.results import arrange
+from crosswind.storage.store import Store
 from crosswind.studies.spec import load_study
 
 SHIFTS: dict[str, Any] = {
@@ -308,3 +313,74 @@ def test_single_runs_have_no_brackets_to_explain() -> None:
     assert single.certainty.endswith("; of single runs there is no interval.")
     several = found(dict.fromkeys(ACCURACY, 0.8), 3, 0.01).answer
     assert "; brackets hold " in several.certainty
+
+
+def test_three_seeds_of_one_difference_are_not_said_to_be_single_runs() -> None:
+    findings = found(ACCURACY, 3, 0.0)
+    words = "; where every seed gives the same difference there is no interval."
+    assert findings.answer.certainty.endswith(words)
+    assert "no p and no interval: every comparison is the same at every seed" in findings.intro
+
+
+def test_failed_runs_are_said_on_the_first_screen_and_what_has_no_number_at_all() -> None:
+    runs = [
+        {"status": status, "labels": {"model": model, "method": method, "shift": "SC"}}
+        for model, method, status in (
+            ("m", "erm", "finished"),
+            ("m", "jtt", "failed"),
+            ("m", "groupdro", "failed"),
+            ("m", "groupdro", "finished"),
+            ("forest", "erm", "failed"),
+        )
+    ]
+    words = " 3 of 5 runs failed and have no number, among them all of forest and jtt."
+    assert found(runs=runs).answer.certainty.endswith(words)
+    assert "failed" not in found(runs=runs[:1]).answer.certainty
+
+
+def test_the_first_screen_says_how_many_claims_hold() -> None:
+    rows = scored_rows(ACCURACY, 8, 0.02)
+    about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS, "claims": [], "sets": {}}
+    results = arrange(rows).shown(["last"])
+    findings = find(results, about, [], [])
+    assert findings is not None
+    assert "claims" not in findings.answer.certainty
+    verdicts = ["holds", "cannot tell", "holds", "not run yet"]
+    answer = answer_of(results, findings.items, about, [], {}, verdicts)
+    assert answer.certainty.endswith(
+        " Claims, a family of their own: holds 2, cannot tell 1, not run yet 1."
+    )
+
+
+def first_screen(folder: Path, statuses: dict[Any, str], **settings: Any) -> StudyHead:
+    """The head of the page of a small store whose runs ended so, by their number."""
+    out = whole_store(folder / "out", statuses=statuses, **settings)
+    with Store.open(out) as store:
+        return study_head(gather(store, "alpha"))
+
+
+def test_where_every_run_failed_the_first_screen_says_so_and_why(tmp_path: Path) -> None:
+    head = first_screen(tmp_path, {"else": "failed"})
+    assert list(head.sentences) == ["18 of 18 runs failed: RuntimeError: no <b>luck</b>."]
+    assert "--retry-failed" in head.next_step
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        ("pending", "Nothing can be compared yet. erm under none is right on"),
+        ("failed", "Nothing can be compared: 15 of 18 runs failed. erm under none is right on"),
+    ],
+)
+def test_a_study_of_which_one_row_is_done_is_not_said_to_compare_nothing(
+    tmp_path: Path, rest: str, words: str
+) -> None:
+    head = first_screen(tmp_path, {**dict.fromkeys(range(3), "finished"), "else": rest})
+    assert head.sentences[0].startswith(words)
+
+
+def test_a_study_of_one_method_under_one_shift_compares_nothing(tmp_path: Path) -> None:
+    head = first_screen(tmp_path, {}, shifts=("none",), methods=("erm",))
+    assert head.sentences[0].startswith("This study compares no methods and no shifts. erm under")
+    shifted = first_screen(tmp_path / "b", {}, shifts=("SC", "UDS"), methods=("erm",))
+    assert shifted.sentences[0].startswith("Nothing is compared: erm runs neither beside another")

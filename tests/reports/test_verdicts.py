@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crosswind.evaluation.multiplicity import percent
 from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import find
 from crosswind.reports.claims.judgements import judge
@@ -127,6 +128,30 @@ def test_an_interval_says_what_the_verdict_beside_it_says(
     )
 
 
+def test_the_level_beside_an_interval_in_json_is_the_one_it_was_computed_at() -> None:
+    """Of an equality that is the level of its two one-sided tests, which is another one."""
+    place_results = arrange(
+        rows(np.random.default_rng(3), 16, spread=0.003, jtt=-0.2, coral=0.0, cos=0.001)
+    ).shown(["last"])
+    findings = find(place_results, about(), [], [])
+    assert findings is not None
+    equal = [finding for finding in findings.items if finding.about_equal and not finding.told]
+    assert equal
+    for finding in equal:
+        finding_json = finding.to_json()
+        ends = finding.at_level(finding_json["level"])
+        assert ends.low is not None
+        assert ends.high is not None
+        assert finding_json["low"] == min(0.0, ends.low)
+        assert finding_json["high"] == max(0.0, ends.high)
+    (lost,) = (
+        finding
+        for finding in findings.items
+        if (finding.method, finding.shift, finding.metric) == ("jtt", "UDS", "accuracy")
+    )
+    assert lost.to_json()["level"] == lost.level != equal[0].to_json()["level"]
+
+
 def assert_stars(table: ReportTable, verdicts: dict[tuple[str, str], Finding]) -> None:
     """Of every cell the star, the interval and the verdict agree, in text, JSON and LaTeX."""
     latex = table.to_latex()
@@ -183,7 +208,9 @@ def test_a_small_difference_is_told_as_worse_and_small_and_not_as_about_equal() 
     assert "], less than 3" in line
     assert not any(line.startswith("jtt under UDS [") for line in lines)
     assert any(line.startswith("coral under UDS [") for line in lines)
-    assert "About as accurate as erm: less than 3 points apart, p < 0.05 by Holm over 15\n" in text
+    heading = "About as accurate as erm: less than 3 points apart, p < 0.05 by Holm over 15; ["
+    coral = next(item for item in findings.items if item.about_equal and not item.told)
+    assert f"{heading}{percent(coral.equal_level)} interval]\n" in text
 
 
 @pytest.mark.parametrize(("n", "shared"), [(3, 0.0), (5, 0.02), (16, 0.0)])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crosswind.advice.evidence import METRICS, evidence_path, origin_of, shipped_evidence
 from crosswind.advice.gains import Gain, GainModel, observed_gains
-from crosswind.advice.problem import Problem
+from crosswind.advice.problem import KINDS, Problem
 from crosswind.core.errors import CrosswindError
-from crosswind.core.registry import facts
+from crosswind.core.registry import facts, listing
 from crosswind.reports.methods import COST_MODEL, cost_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from crosswind.core.knobs import Needs
 
-__all__ = ["Advice", "Known", "MethodAdvice", "Validation", "advise", "model_lacks"]
+__all__ = ["Advice", "Known", "MethodAdvice", "Validation", "advise", "model_lacks", "readers"]
 
 BALANCED: Final = " + balanced"
 """What the name of a method ends with where groups are drawn evenly."""
@@ -365,9 +365,34 @@ def _lacks(name: str, problem: Problem, known: Known) -> str:
     for reason, applies in reasons.items():
         if applies:
             return reason
-    return "" if known.model is None else model_lacks(needs, known.model)
+    if known.model is None:
+        return _kind_lacks(needs, problem.kind)
+    return model_lacks(needs, known.model)
 
 
+def _kind_lacks(needs: Needs, kind: str) -> str:
+    """Why no model that reads inputs of a kind can be trained by a method with these needs; empty
+    where one can."""
+    models = readers(kind)
+    if not models or not all(model_lacks(needs, model) for model in models):
+        return ""
+    if needs.maps:
+        return f"reads the feature maps of a convolutional model, and none reads {kind}"
+    return f"needs {needs.norm or 'another'} norm, which no model that reads {kind} has"
+
+
+def readers(kind: str) -> list[str]:
+    """The names of the models that methods train on inputs of a kind, one of `KINDS`."""
+    return [
+        model_facts.name
+        for model_facts in listing("models")
+        if model_facts.built is not None
+        and model_facts.built.trained is not False
+        and (_INPUT_OF[kind] in model_facts.built.takes or model_facts.built.of)
+    ]
+
+
+_INPUT_OF: Final = dict(zip(KINDS, ("image", "text", "features"), strict=True))
 _GROUPS: Final = "reads the group of every training row"
 
 

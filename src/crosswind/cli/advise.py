@@ -170,6 +170,8 @@ def advise_command(
     if not subject.problems:
         problem = "has no attribute of several values beside its label, so nothing can shift in it"
         raise InputError(str(what), problem)
+    if model is not None:
+        _check_reads(model, subject)
     known = Known(groups=groups == "known", model=model or subject.model)
     advice = advise(subject.problems, known, _evidence(subject, evidence), data=subject.data)
     if to is not None:
@@ -258,6 +260,17 @@ def _registered(model: str) -> str:
         return first
     facts("models", model, "--model")
     return model
+
+
+def _check_reads(model: str, subject: Subject) -> None:
+    """Refuse a named model that no method trains on the inputs of a problem. Raises `InputError`."""
+    from crosswind.advice.answer import readers
+    from crosswind.core.registry import facts
+
+    for kind in dict.fromkeys(problem.kind for problem in subject.problems.values()):
+        if facts("models", model).built is not None and model not in readers(kind):
+            problem = f"no method trains {model!r} on {kind}, which these rows are"
+            raise InputError("--model", problem, readers(kind))
 
 
 def _rows(rows: int | None, data: str | None) -> int:

@@ -43,6 +43,10 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         _rows_of_sets(first),
         _rows_of_sets(second),
     )
+    for side, record, scores_of_side in (("A", first, scores.first), ("B", second, scores.second)):
+        if not scores_of_side:
+            problem = f"study {record.name} has no run with {metric}; name another study or metric"
+            raise InputError(side, problem)
     if not scores.shared:
         raise InputError(
             "B",
@@ -76,7 +80,7 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         title=f"{METRICS[metric].title}: {second.name} minus {first.name}",
         columns=columns,
         rows=rows,
-        notes=_notes(scores, family),
+        notes=[*_notes(scores, family, differences), *_data_notes(first, second, scores.shared)],
         keys=len(varying) + 2,
     )
 
@@ -135,19 +139,28 @@ def _counted_runs(
     return f"{means[0].n} and {means[1].n}"
 
 
-def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
+def _notes(
+    scores: _Scores, family: Family[_About], differences: Mapping[_About, Difference]
+) -> list[str]:
     """The notes on stars and pairs, and on rows that are left out."""
-    notes = [
-        (
-            f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the"
-            f" {percent(family.level)} interval of B - A excludes 0. Intervals of A and of B are of"
-            " 95%."
-        ),
-        (
-            "Pairs are runs of one seed. Without them the means are compared, and their seeds are"
-            " taken as independent; seeds that are crossed with split seeds are not."
-        ),
-    ]
+    stars = (
+        f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the"
+        f" {percent(family.level)} interval of B - A excludes 0. Intervals of A and of B are of"
+        " 95%."
+        if family.adjusted
+        else "No row has a p: B - A is the same at every seed, or a side has a single run."
+    )
+    pairs = (
+        "Pairs are runs of one seed. Without them the means are compared, and their seeds are"
+        " taken as independent; seeds that are crossed with split seeds are not."
+    )
+    if any(
+        scores.is_paired(about)
+        and difference.n < max(len(scores.first[about]), len(scores.second[about]))
+        for about, difference in differences.items()
+    ):
+        pairs += " A and B are means of all runs of a side, B - A that of the pairs alone."
+    notes = [stars, pairs]
     if not scores.one_deal:
         notes.append(
             "The split seeds differ, so the test rows are not the same and no runs are paired."
@@ -172,6 +185,37 @@ def _row_notes(scores: _Scores) -> list[str]:
     if not listed:
         return []
     return [f"The test rows are not the same, and a difference may be one of rows: {listed}."]
+
+
+def _data_notes(first: StudyRecord, second: StudyRecord, shared: Sequence[_About]) -> list[str]:
+    """That a data set or a test set is not declared alike in both studies, by the fields that
+    differ."""
+    differing: list[str] = []
+    for kind, of_place in (("data", "data"), ("sets", "set")):
+        for name in dict.fromkeys(str(getattr(setting, of_place)) for setting, *_ in shared):
+            declared = [record.resolved.get(kind, {}).get(name) or {} for record in (first, second)]
+            fields = _differing_fields(*declared)
+            if fields:
+                differing.append(f"{kind}.{name} ({', '.join(fields)})")
+    if not differing:
+        return []
+    return [
+        "The studies do not declare these alike, so the rows may be others and a difference may be"
+        f" one of rows: {'; '.join(differing)}."
+    ]
+
+
+def _differing_fields(first: Any, second: Any) -> list[str]:
+    """The fields of two mappings that differ, a level down where both are mappings; a field that
+    is empty is as one that is left out."""
+    fields: list[str] = []
+    for name in dict.fromkeys([*first, *second]):
+        values = first.get(name), second.get(name)
+        if all(isinstance(value, Mapping) for value in values):
+            fields += [f"{name}.{field}" for field in _differing_fields(*values)]
+        elif values[0] != values[1] and any(values):
+            fields.append(str(name))
+    return fields
 
 
 def _rows_of_sets(record: StudyRecord) -> dict[_About, int]:

@@ -146,12 +146,35 @@ def _readable(value: Any) -> Any:
 
 
 def to_table(store: Store, study: str, destination: Path) -> int:
-    """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows."""
+    """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows.
+
+    An earlier table of the study is written anew. Raises `InputError` where the file is anything
+    else.
+    """
+    if destination.exists() and _studies_in(destination) != {study}:
+        problem = f"{destination} is there already and is no table of the study {study}"
+        raise InputError("PLACE", f"{problem}; name another file")
     frame = results_frame(scored_results(store, study, store.study(study)["resolved"]))
     destination.parent.mkdir(parents=True, exist_ok=True)
     with destination.open("wb") as file:  # polars itself takes no path that is not UTF-8
         frame.write_csv(file) if destination.suffix == ".csv" else frame.write_parquet(file)
     return frame.height
+
+
+def _studies_in(table: Path) -> set[str] | None:
+    """The studies that a table of runs is of; None of any other file."""
+    import polars
+
+    columns = ["study", "key", "rule", "set"]
+    try:
+        with table.open("rb") as file:
+            if table.suffix == ".csv":
+                frame = polars.read_csv(file, columns=columns, infer_schema=False)
+            else:
+                frame = polars.read_parquet(file, columns=columns)
+    except (polars.exceptions.PolarsError, OSError, ValueError):
+        return None
+    return set(frame["study"].cast(polars.String))
 
 
 def results_frame(rows: Iterable[Mapping[str, Any]]) -> Any:

@@ -185,41 +185,55 @@ class StudyRecord:
             return find(self.places, self.resolved, self.claims, self.runs, self.given)
 
     def to_text(self) -> str:
-        """The printed text: the findings and two tables, of the first place; without findings every
-        table."""
+        """The printed text: the findings and two tables, of the place that the answer is about;
+        without findings every table."""
         tables = self.text_tables()
         if self.findings is None:
             return "\n\n".join(table.to_text() for table in tables)
-        shown = overview(self.places[0])
+        shown = self._overview(self.findings.answer.place)
         texts = [self.findings.to_text(), *(table.to_text(80) for table in shown)]
         lines = [
             "\n".join(texts).rstrip("\n"),
             f"\nAll {len(tables)} tables: --tables all, or the page.",
         ]
-        for status in ("failed", "diverged"):
-            reasons = [reason for state, reason in self.found.runs.values() if state == status]
-            if reasons:
-                first_reasons = different_reasons(map(plain, reasons))[:_REASONS_SHOWN]
-                words = "; ".join(filter(None, first_reasons))
-                counted = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
-                lines.append(f"{counted}: {words}." if words else f"{counted}.")
+        lines += filter(None, map(self.reasons, ("failed", "diverged")))
         return "\n".join(lines)
+
+    def reasons(self, status: str) -> str:
+        """How many runs failed or diverged, and why, as a sentence; empty where none did."""
+        reasons = [reason for state, reason in self.found.runs.values() if state == status]
+        if not reasons:
+            return ""
+        words = "; ".join(filter(None, different_reasons(map(plain, reasons))[:_REASONS_SHOWN]))
+        counted_runs = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
+        return f"{counted_runs}: {words}." if words else f"{counted_runs}."
 
     def __str__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """The view of a notebook: the findings and two tables, of the first place; without findings
-        every table."""
-        tables = self.text_tables() if self.findings is None else overview(self.places[0])
+        """The view of a notebook: the findings and two tables, of the place that the answer is
+        about; without findings every table."""
+        tables = self.text_tables()
         fragments: list[str] = []
         if self.findings:
+            tables = self._overview(self.findings.answer.place)
             answer = self.findings.answer
             fragments.append(html.points(answer.question, answer.lines))
             fragments.append(html.line(self.findings.intro))
             fragments += [html.points(*part) for part in self.findings.parts]
         fragments += [html.table(table.title, table.columns, table.cells) for table in tables]
         return "".join(fragments)
+
+    def _overview(self, setting: Place) -> list[ReportTable]:
+        """The two tables of a place, which name it where the study has several."""
+        of_place = {at_place.place: at_place for at_place in self.places}
+        varying = [
+            str(getattr(setting, name))
+            for name in ("data", "size", "model", "rule")
+            if len({getattr(place, name) for place in of_place}) > 1
+        ]
+        return overview(of_place[setting], ", ".join(varying))
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""

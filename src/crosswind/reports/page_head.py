@@ -95,15 +95,40 @@ def _caption(picture: AnswerPicture) -> str:
 def _head_without_comparisons(study: StudyRecord) -> StudyHead:
     """The head of a study that has nothing to compare, or nothing yet."""
     question = str(study.resolved.get("about") or study.name)
-    waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
     next_step = ""
-    if waiting:
-        next_step = f"{waiting:,} of {len(study.runs):,} runs are not done; finish them."
+    if _n_waiting(study):
+        next_step = f"{_n_waiting(study):,} of {len(study.runs):,} runs are not done; finish them."
+    elif _n_failed(study) == len(study.runs) > 0:
+        next_step = "mend the reason and run the study again with --retry-failed."
     return StudyHead(question, _scores_told(study), next_step=next_step)
 
 
+def _n_waiting(study: StudyRecord) -> int:
+    return sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
+
+
+def _n_failed(study: StudyRecord) -> int:
+    return sum(run["status"] == "failed" for run in study.runs)
+
+
+def _nothing_compared(study: StudyRecord) -> str:
+    """Why a study has no comparison, as a sentence."""
+    declared = [study.resolved.get(name) or () for name in ("methods", "shifts")]
+    if max(map(len, declared)) < 2:
+        return "This study compares no methods and no shifts."
+    if _n_waiting(study):
+        return "Nothing can be compared yet."
+    failed = _n_failed(study)
+    if failed:
+        return f"Nothing can be compared: {failed:,} of {len(study.runs):,} runs failed."
+    return (
+        f"Nothing is compared: {study.reference} runs neither beside another method under one shift"
+        " nor without a shift on an evenly drawn test set."
+    )
+
+
 def _scores_told(study: StudyRecord) -> list[str]:
-    """The scores of the reference at the first place; that nothing is scored yet."""
+    """The scores of the reference at the first place; why nothing is scored."""
     for at_place in study.places:
         for shift, method, entry in at_place.grid():
             summary = None if entry is None else entry.summary(HEADLINE.name)
@@ -113,10 +138,10 @@ def _scores_told(study: StudyRecord) -> list[str]:
             if summary.low is not None and summary.high is not None:
                 interval = f" [{summary.low:.1%}, {summary.high:.1%}]"
             return [
-                f"This study compares no methods and no shifts. {method} under {shift} is right on"
+                f"{_nothing_compared(study)} {method} under {shift} is right on"
                 f" {summary.mean:.1%}{interval} of the rows of {at_place.place.set}."
             ]
-    return ["No run of this study has a score yet."]
+    return [study.reasons("failed") or "No run of this study has a score yet."]
 
 
 # -- strips of pictures ----------------------------------------------------------------------------

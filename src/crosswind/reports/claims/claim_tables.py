@@ -12,7 +12,14 @@ from crosswind.reports.claims.judgements import JudgedSide, Judgement
 from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.pooled_tables import pooled_number_table, pooled_table
 from crosswind.reports.claims.robustness import rho_words
-from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
+from crosswind.reports.claims.verdict_words import (
+    CANNOT_TELL,
+    HOLDS,
+    NOT_RUN,
+    OPPOSITE,
+    POWER,
+    range_told,
+)
 from crosswind.reports.scores.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
 from crosswind.reports.scores.results import LEVEL
 from crosswind.reports.tables import Cell, ReportTable, picked, slug
@@ -304,7 +311,8 @@ def _power_note(judgements: list[Judgement]) -> Iterator[str]:
     if not without_verdict:
         return
     could = "; ".join(
-        f"claim {judgement.number} {_told_words(judgement)}" for judgement in without_verdict
+        f"claim {judgement.number}{_place_words(judgement, judgements)} {_told_words(judgement)}"
+        for judgement in without_verdict
     )
     adjusted = without_verdict[0].multiplicity != "none"
     level = f"0.05 / {judgements[0].family}" if adjusted else "0.05"
@@ -315,15 +323,29 @@ def _power_note(judgements: list[Judgement]) -> Iterator[str]:
 def _told_words(judgement: Judgement) -> str:
     is_one_shift = judgement.better.shift == judgement.than.shift
     under = f"under {judgement.shift} " if is_one_shift else ""
-    sizes = " to ".join(f"{size:.3f}" for size in judgement.told_range or ())
+    least, largest = judgement.told_range or (0.0, 0.0)
+    sizes = range_told(least, largest, "{:.3f}".format, judgement.bound)
     if judgement.margin:
         return f"{under}a margin of {sizes}, if the sides are equal"
     return f"{under}{sizes}"
 
 
-def _claim_words(judgement: Judgement) -> str:
+def _place_words(judgement: Judgement, judgements: Sequence[Judgement]) -> str:
+    """The place of a judgement among those of its claim, after " in "; empty where it is the only
+    one."""
+    places = [sibling.place for sibling in judgements if sibling.number == judgement.number]
+    names = [
+        str(getattr(judgement.place, name))
+        for name in ("data", "size", "model", "set")
+        if len({getattr(place, name) for place in places}) > 1
+    ]
+    return f" in {', '.join(names)}" if names else ""
+
+
+def _claim_words(judgement: Judgement, judgements: Sequence[Judgement]) -> str:
     """Which judgement a note is of."""
-    return f"Claim {judgement.number} under {judgement.shift}"
+    place = _place_words(judgement, judgements)
+    return f"Claim {judgement.number}{place} under {judgement.shift}"
 
 
 def _chance_notes(judgements: list[Judgement]) -> Iterator[str]:
@@ -333,7 +355,8 @@ def _chance_notes(judgements: list[Judgement]) -> Iterator[str]:
             continue
         at_chance_words = chance_words(judgement.than.entry, judgement.metric)
         if at_chance_words:
-            yield f"{_claim_words(judgement)}: {judgement.than} is {at_chance_words}."
+            about = _claim_words(judgement, judgements)
+            yield f"{about}: {judgement.than} is {at_chance_words}."
 
 
 def _rho_notes(judgements: list[Judgement]) -> list[str]:
@@ -397,7 +420,8 @@ def _doubt_notes(judgements: list[Judgement]) -> Iterator[str]:
         for side in judgement.sides:
             for text, seeds in side.entry.doubts.items():
                 counted_runs = f"{len(seeds)} of {len(side.entry.metrics)} runs"
-                yield f"{MARK} {_claim_words(judgement)}: {side}, {counted_runs}: {text}."
+                about = _claim_words(judgement, judgements)
+                yield f"{MARK} {about}: {side}, {counted_runs}: {text}."
 
 
 def _left_out_notes(judgements: list[Judgement]) -> Iterator[str]:
@@ -408,7 +432,7 @@ def _left_out_notes(judgements: list[Judgement]) -> Iterator[str]:
             continue
         for line in (_lost_runs(judgement, runs_name), _lost_points(judgement)):
             if line:
-                yield f"{_claim_words(judgement)}: {line}."
+                yield f"{_claim_words(judgement, judgements)}: {line}."
 
 
 def _lost_runs(judgement: Judgement, runs_name: str) -> str:

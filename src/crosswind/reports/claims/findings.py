@@ -24,7 +24,7 @@ from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.pooled_tables import pooled_sentence
 from crosswind.reports.claims.questions import HEADING, power_words, question_sentences
 from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
-from crosswind.reports.claims.verdict_words import CANNOT_TELL, POWER
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, POWER, range_told
 from crosswind.reports.claims.verdicts import (
     COST,
     EFFECT,
@@ -151,8 +151,9 @@ def find(
     if not findings:
         return None
     parts = list(_parts(rule_results, findings, claims))
+    verdicts = [judgement.verdict for judgement in claims]
     return Findings(
-        answer_of(rule_results, findings, resolved, runs, written),
+        answer_of(rule_results, findings, resolved, runs, written, verdicts),
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
         [
@@ -190,6 +191,8 @@ def _intro(
             f"p < 0.05{family_words};"
             f" [{percent(first.level)} interval, which excludes 0 where p says so]"
         )
+    elif max(finding.difference.n for finding in findings) > 1:
+        judged_by = "no p and no interval: every comparison is the same at every seed"
     else:
         judged_by = "no p and no interval: a comparison needs runs of two seeds"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
@@ -244,6 +247,7 @@ def _parts(
     if about_equal:
         n_tests = sum(finding.adjusted_equal is not None for finding in findings)
         by = f"p < 0.05{_by(about_equal[0].multiplicity, f'{n_tests:,}')}"
+        by += f"; [{percent(about_equal[0].interval_level)} interval]"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
             [where(finding) + _equal(finding) for finding in about_equal],
@@ -253,11 +257,25 @@ def _parts(
     single_rows = list(dict.fromkeys(_single_row_sentences(rule_results)))
     if single_rows:
         yield "No finding on the worst group", single_rows, []
-    doubts: dict[str, None] = {}
-    for setting_results in rule_results:
-        doubts |= dict.fromkeys(doubt_notes(setting_results))
+    doubts = _doubt_sentences(rule_results)
     if doubts:
-        yield "Runs to be read with care", list(doubts), []
+        yield "Runs to be read with care", doubts, []
+
+
+def _doubt_sentences(rule_results: Sequence[PlaceResults]) -> list[str]:
+    """What runs told of themselves, with the settings where they did if that is not at all."""
+    varying = _varying_fields([setting_results.place for setting_results in rule_results])
+    settings_of: dict[str, list[str]] = {}
+    for setting_results in rule_results:
+        for note in doubt_notes(setting_results):
+            names = [str(getattr(setting_results.place, name)) for name in varying]
+            settings_of.setdefault(note, []).append(", ".join(names))
+    return [
+        note
+        if len(settings) == len(rule_results)
+        else f"{MARK} {'; '.join(settings)}: {note.removeprefix(MARK).lstrip()}"
+        for note, settings in settings_of.items()
+    ]
 
 
 def _single_row_sentences(rule_results: Sequence[PlaceResults]) -> Iterator[str]:
@@ -356,7 +374,8 @@ def _claim(judgement: Judgement | PooledJudgement, several: bool) -> str:
     text = judgement.text
     if several:
         setting = judgement.place
-        about = (setting.data, judgement.shift, setting.size, setting.model, setting.rule)
+        shift = judgement.shift if judgement.better.shift == judgement.than.shift else ""
+        about = (setting.data, shift, setting.size, setting.model, setting.rule)
         text += f" ({', '.join(filter(None, about))})"
     difference = None if judgement.waits else judgement.difference
     if difference is None:
@@ -387,27 +406,36 @@ def _p_words(p: float) -> str:
 
 def _power_words(judgement: Judgement, as_points: bool) -> str:
     """Which differences would have been told, of a claim without a verdict."""
-    range_told = judgement.told_range if judgement.verdict == CANNOT_TELL else None
-    if range_told is None:
+    ends = judgement.told_range if judgement.verdict == CANNOT_TELL else None
+    if ends is None:
         return ""
-    sizes = [f"{size * 100:.1f}" if as_points else f"{size:.3f}" for size in range_told]
+
+    def words(size: float) -> str:
+        return f"{size * 100:.1f}" if as_points else f"{size:.3f}"
+
+    sizes = range_told(*ends, words, judgement.bound)
     margin = "a margin of " if judgement.margin else ""
-    return f"; {margin}{' to '.join(sizes)} would have been told with a power of {POWER:.0%}"
+    return f"; {margin}{sizes} would have been told with a power of {POWER:.0%}"
 
 
 def place_words(settings: Sequence[Place]) -> Callable[[Finding], str]:
     """A function for the words that tell a place from the other places."""
-    varying = [
-        name
-        for name in ("data", "size", "model", "set")
-        if len({getattr(setting, name) for setting in settings}) > 1
-    ]
+    varying = _varying_fields(settings)
 
     def words(finding: Finding) -> str:
         names = [str(getattr(finding.place, name)) for name in varying]
         return f"{', '.join(names)}: " if names else ""
 
     return words
+
+
+def _varying_fields(settings: Sequence[Place]) -> list[str]:
+    """The fields that tell some places from each other."""
+    return [
+        name
+        for name in ("data", "size", "model", "set")
+        if len({getattr(setting, name) for setting in settings}) > 1
+    ]
 
 
 def _together(findings: Iterable[Finding]) -> list[list[Finding]]:

@@ -8,12 +8,14 @@ another table, method or rule changes no verdict.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
+from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import ALPHA, effects_told, hardest_level, judged_together
 from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
 from crosswind.reports.scores.results import LEVEL, Entry, Place, Results, ScoredRun
@@ -189,6 +191,14 @@ class Judgement:
         # Of a margin, each of the two one-sided tests misses half of what may be missed.
         power = POWER if self.margin is None else (1 + POWER) / 2
         return effects_told(difference.sd, difference.n, level, power)
+
+    @property
+    def bound(self) -> float:
+        """The largest difference that there can be between two shares; infinite where a side is no
+        score of its own."""
+        is_share = METRICS[self.metric].unit == "fraction"
+        sides_alone = self.better.minus is None and self.wins_back is None
+        return 1.0 if is_share and sides_alone else math.inf
 
     @property
     def verdict(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,14 @@ from crosswind.evaluation.pooled_tests import (
     run_words,
 )
 from crosswind.reports.claims.pooled_judgements import PooledJudgement
-from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE, POWER
+from crosswind.reports.claims.verdict_words import (
+    CANNOT_TELL,
+    HOLDS,
+    NOT_RUN,
+    OPPOSITE,
+    POWER,
+    range_told,
+)
 from crosswind.reports.tables import Cell, ReportTable, slug
 
 _COUNTED = {
@@ -138,6 +146,9 @@ def _is_difference(judgement: PooledJudgement) -> bool:
 
 def _range_words(judgement: PooledJudgement, ends: tuple[float, float]) -> str:
     """The ends of a range of true values, from the least to the largest."""
+    if judgement.test == BEST and METRICS[judgement.metric].unit == "fraction":
+        bound = math.inf if judgement.relative else 1.0
+        return range_told(*ends, lambda end: _amount(judgement, end, sign=""), bound)
     if _is_difference(judgement):
         texts = [_amount(judgement, end, sign="") for end in ends]
     elif judgement.test == SHARE:

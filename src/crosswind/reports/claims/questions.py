@@ -7,8 +7,9 @@ class that none of them learns.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.binomial import exact_bounds
@@ -27,6 +28,8 @@ NEVER_LEARNT = 0.05
 learns."""
 UNEVEN = 1.5
 """How many times as many rows the largest group of a test set may have for it to count as even."""
+LISTED_METHODS = 6
+"""Methods that are named where none was told to help; of more their number is said."""
 HEADING = "What tying an attribute to the label does"
 
 
@@ -172,8 +175,10 @@ def _shape(entry: Entry, label: str, attribute: str) -> tuple[int, int]:
     """The numbers of classes and of values that the groups of a test set show; 0 where the groups
     are of other attributes."""
     classes, values = set(), set()
-    for name in _group_accuracies(entry):
-        value_of = dict(word.split("=", 1) for word in name.split(", ") if "=" in word)
+    accuracies = _group_accuracies(entry)
+    columns = _columns(accuracies)
+    for name in accuracies:
+        value_of = dict(_values(name, columns))
         if {label, attribute} <= value_of.keys():
             classes.add(value_of[label])
             values.add(value_of[attribute])
@@ -232,7 +237,7 @@ def idle_reason(at_place: PlaceResults, unshifted: Entry) -> str:
         assert level is not None, "what is at chance has a level of chance"
         return (
             f"{reference} learns nothing: it is right on {summary.mean:.1%} without any shift, no more"
-            f" than guessing ({level:.1%}). Nothing can be told of shifts until it does: more steps, another"
+            f" than guessing ({level:.1%}). No cost in accuracy can be told until it does: more steps, another"
             " learning rate, a larger network or more rows; or the inputs do not tell the label."
         )
     never = _never_learnt(unshifted)
@@ -258,8 +263,10 @@ def _is_above_chance_on_rows(entry: Entry) -> bool:
 def _never_learnt(entry: Entry) -> str:
     """The first class of which nearly no row is right, by its name; empty where there is none."""
     of_class: dict[str, list[float]] = defaultdict(list)
-    for name, accuracy in _group_accuracies(entry).items():
-        of_class[name.split(", ")[0]].append(accuracy)
+    group_accuracies = _group_accuracies(entry)
+    columns = _columns(group_accuracies)
+    for name, accuracy in group_accuracies.items():
+        of_class["=".join(filter(None, _values(name, columns)[0]))].append(accuracy)
     learnt = {name: max(accuracies) for name, accuracies in of_class.items()}
     if len(learnt) < 2:
         return ""
@@ -285,9 +292,8 @@ def _cost_words(cost: Finding) -> str:
     points, side = _points(abs(mean)), "fewer" if mean < 0 else "more"
     unit = "point" if points == "1" else "points"
     if cost.interval is None:
-        n_runs = cost.difference.n
-        of_runs = "of a single run" if n_runs < 2 else f"the same in each of {n_runs} runs"
-        return f"{points} {unit} {side} than without the tie, {of_runs}, which may be chance"
+        runs = "of a single run" if cost.difference.n == 1 else "the same at every seed"
+        return f"{points} {unit} {side} than without the tie, {runs}, which may be chance"
     low, high = cost.interval
     if cost.told:
         ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))
@@ -318,7 +324,9 @@ def _worst_words(entry: Entry, cost: Finding | None) -> str:
     name = min(several, key=lambda group: accuracies[group])
     n_rows = rows_by_group.get(name, FEW_ROWS)
     few = f" of its {n_rows} test rows a run" if n_rows < FEW_ROWS else ""
-    label, *attributes = name.replace("=", " ").split(", ")
+    label, *attributes = (
+        " ".join(filter(None, pair)) for pair in _values(name, _columns(accuracies))
+    )
     words = " with ".join([label, *([joined(attributes)] if attributes else [])])
     lost = (
         f", where the worst group loses {abs(cost.difference.mean) * 100:.0f} points"
@@ -339,14 +347,40 @@ def _what_helps(at_place: PlaceResults, findings: Sequence[Finding], shift: str)
         return ""
     wins = [finding for finding in effects if finding.told and finding.difference.mean > 0]
     if not wins:
-        tried = ", ".join(dict.fromkeys(finding.method for finding in effects))
-        return f" No method was told to help ({tried})."
+        tried = list(dict.fromkeys(finding.method for finding in effects))
+        few = ", ".join(tried) if len(tried) <= LISTED_METHODS else f"{len(tried)} were tried"
+        return f" No method was told to help ({few})."
     best = max(wins, key=lambda finding: (finding.metric == HEADLINE.name, finding.difference.mean))
     of_what = "of accuracy" if best.metric == HEADLINE.name else "in the worst group"
     interval = ""
     if best.interval is not None:  # of a gain that was told both ends are above 0
         interval = f" [{', '.join(_points(end) for end in best.interval)}]"
     return f" What helps: {best.method} wins {_points(best.difference.mean)} points {of_what}{interval}."
+
+
+def _columns(names: Iterable[str]) -> list[str]:
+    """The columns that the names of groups are made of, label first. A value may hold a comma and
+    an equals sign, as `kind=moss, dry` and `kind=a, b=c`: columns stand in every name."""
+    listed = [re.findall(r"(?:^|, )([^=,]+)=", name) for name in names]
+    return [
+        column
+        for column in dict.fromkeys(listed[0] if listed else ())
+        if all(column in columns for columns in listed)
+    ]
+
+
+def _values(name: str, columns: Sequence[str]) -> list[tuple[str, str]]:
+    """The columns of a group with its values; its whole name and nothing where it has none."""
+    starts = [
+        (match.start(), match.end(), column)
+        for column in columns
+        if (match := re.search(rf"(?:^|, ){re.escape(column)}=", name))
+    ]
+    ends = [start for start, _, _ in starts[1:]] + [len(name)]
+    values = [
+        (column, name[first:end]) for (_, first, column), end in zip(starts, ends, strict=True)
+    ]
+    return values if values and starts[0][0] == 0 else [(name, "")]
 
 
 def _worst_groups(entry: Entry) -> dict[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
 from crosswind.reports.claims.shift_words import is_combination, joined, shift_clause
+from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
 from crosswind.reports.scores.notes import MARK
 from crosswind.reports.scores.results import Place, PlaceResults
@@ -85,11 +87,13 @@ def answer_of(
     resolved: Mapping[str, Any],
     runs: Sequence[Mapping[str, Any]],
     written: Mapping[str, Any],
+    verdicts: Sequence[str] = (),
 ) -> StudyAnswer:
     """The answer of a study from its findings, of which there is one at least.
 
     `rule_results`: the places of one selection rule, `resolved`: the study with every default,
-    `runs`: each with its `status`, `written`: the study as its file and scale have it.
+    `runs`: each with its `status` and `labels`, `written`: the study as its file and scale have it,
+    `verdicts`: on its claims.
     """
     told = [finding for finding in findings if finding.told]
     main = max(told or findings, key=_size)
@@ -99,7 +103,7 @@ def answer_of(
     return StudyAnswer(
         study.question(),
         study.sentences(),
-        study.certainty(),
+        f"{study.certainty()}{_failed_words(runs)}{_claim_words(verdicts)}",
         next_step,
         command,
         here.place,
@@ -354,8 +358,9 @@ class _AskedStudy:
                 " Steps were chosen on labelled rows like those of the test (ORACLE), which nobody"
                 " has in practice."
             )
-        repeated = any(finding.difference.n > 1 for finding in self.all_findings)
-        brackets = f"; of {'equal' if repeated else 'single'} runs there is no interval"
+        brackets = "; of single runs there is no interval"
+        if any(finding.difference.n > 1 for finding in self.all_findings):
+            brackets = "; where every seed gives the same difference there is no interval"
         if any(finding.interval is not None for finding in self.all_findings):
             brackets = f"; brackets hold {percent(first.level)} intervals"
         return (
@@ -480,6 +485,36 @@ class _AskedStudy:
 
 
 # -- words -----------------------------------------------------------------------------------------
+
+
+def _failed_words(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How many runs failed, and of which data, sizes, networks, methods and shifts all did, as a
+    sentence; empty where none did."""
+    failed = [run for run in runs if run["status"] == "failed"]
+    if not failed:
+        return ""
+    lost: list[str] = []
+    for name in ("data", "size", "model", "method", "shift"):
+        ended_badly: dict[str, bool] = {}
+        for run in runs:
+            value = str(run.get("labels", {}).get(name) or "")
+            ended_badly[value] = ended_badly.get(value, True) and run["status"] == "failed"
+        lost += [value for value, all_failed in ended_badly.items() if value and all_failed]
+    among = f", among them all of {joined(lost, 'and')}" if lost else ""
+    return f" {len(failed):,} of {len(runs):,} runs failed and have no number{among}."
+
+
+def _claim_words(verdicts: Sequence[str]) -> str:
+    """How many claims have which verdict, as a sentence; empty without claims."""
+    if not verdicts:
+        return ""
+    counts = Counter(verdicts)
+    listed = ", ".join(
+        f"{verdict} {counts[verdict]:,}"
+        for verdict in (HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN)
+        if counts[verdict]
+    )
+    return f" Claims, a family of their own: {listed}."
 
 
 def points_with_interval(finding: Finding) -> str:

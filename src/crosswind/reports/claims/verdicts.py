@@ -111,6 +111,14 @@ class Finding:
         )
 
     @property
+    def interval_level(self) -> float:
+        """The level of `interval`; of a difference that is told and small, whose ends have two
+        levels, the lower one."""
+        if not self.about_equal:
+            return self.level
+        return min(self.level, self.equal_level) if self.told else self.equal_level
+
+    @property
     def seeds(self) -> tuple[int | None, int | None] | None:
         """The least and the largest number of seeds that would tell `EFFECT` in this study, by the
         likely spreads.
@@ -138,8 +146,8 @@ class Finding:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON; differences and means as fractions. `low` and `high` belong to the
-        verdicts, `alone` to none."""
+        """Plain values for JSON; differences and means as fractions. `low`, `high` and `level` belong
+        to the verdicts, `alone` to none."""
         names = {name: value for name, value in self.place._asdict().items() if name != "study"}
         (low, high), alone = self.interval or (None, None), self.at_level(LEVEL)
         return {
@@ -155,7 +163,7 @@ class Finding:
             "difference": self.difference.mean,
             "low": low,
             "high": high,
-            "level": self.level,
+            "level": self.interval_level,
             "alone": {"low": alone.low, "high": alone.high, "level": LEVEL},
             "n": self.difference.n,
             "p": self.difference.p,

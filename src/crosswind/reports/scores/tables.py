@@ -60,15 +60,17 @@ class _Notes(NamedTuple):
 # -- every number ----------------------------------------------------------------------------------
 
 
-def overview(setting_results: PlaceResults) -> list[ReportTable]:
+def overview(setting_results: PlaceResults, where: str = "") -> list[ReportTable]:
     """Two tables of one place in percent, methods by shifts, without notes: accuracy and worst
-    group."""
+    group. `where`: the words that tell the place from the others of its study."""
+    of_place = f" ({where})" if where else ""
     out: list[ReportTable] = []
     for metric in (HEADLINE, _WORST):
         if setting_results.has(metric.name):
             table = _by_shift(setting_results, metric)
             rows = [list(map(_in_percent, row)) for row in table.rows]
-            title = f"{metric.title} in % on {setting_results.place.set}, ± half of a 95% interval"
+            set_name = setting_results.place.set
+            title = f"{metric.title} in % on {set_name}{of_place}, ± half of a 95% interval"
             out.append(replace(table, title=title, rows=rows, notes=()))
     return out
 
