@@ -315,7 +315,7 @@ def test_amounts_of_memory() -> None:
         "1.5 GiB": 3 << 29,
         "64k": 65536,
         "0": 0,
-        4096: 4096,
+        4 << 20: 4 << 20,
         "2t": 2 << 40,
         None: None,
     }
@@ -325,6 +325,12 @@ def test_amounts_of_memory() -> None:
             InputError, match=r"--memory: .* is no amount of memory such as 500MB or 8GB"
         ):
             memory_bytes(text, "--memory")
+
+
+@pytest.mark.parametrize("amount", [8, "8", "16.5", "64000"])
+def test_a_small_amount_of_memory_without_a_unit_is_refused(amount: str | int) -> None:
+    with pytest.raises(InputError, match=rf"--memory: .* has no unit; write {amount}GB"):
+        memory_bytes(amount, "--memory")
 
 
 def test_limits_of_control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

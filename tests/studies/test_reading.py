@@ -85,6 +85,13 @@ def test_a_list_of_methods_takes_settings_by_name() -> None:
         apply_settings(study, ["data.d.attributes.ink.x=1"])
 
 
+@pytest.mark.parametrize("setting", ["training.steps=", " training.steps = "])
+def test_a_setting_whose_value_a_shell_left_empty_is_refused(setting: str) -> None:
+    with pytest.raises(InputError, match=r"^--set training\.steps: names no value; null takes"):
+        apply_settings({"training": {"steps": 40}}, [setting])
+    assert apply_settings({"about": "x"}, ["about=''"]) == {"about": ""}
+
+
 def test_shipped_studies_are_found_and_valid() -> None:
     names = shipped_studies()
     assert {"demo", "jeon2025/sizes"} <= set(names)

@@ -42,10 +42,11 @@ def bounded(size: int | None) -> Iterator[None]:
 
 
 def memory_bytes(value: object, field: str) -> int | None:
-    """A number of bytes from `8GB`, `500M`, `1.5 GiB`, a whole number or None (stays None); units
-    are powers of 1024.
+    """A number of bytes from `8GB`, `500M`, `1.5 GiB`, a number or None (stays None); units are
+    powers of 1024.
 
-    Raises `InputError` on `field` for anything else.
+    Raises `InputError` on `field` for anything else, and for a number above 0 and below 1 MiB that
+    has no unit: it is of gigabytes or megabytes, never of bytes.
     """
     if value is None:
         return None
@@ -54,7 +55,12 @@ def memory_bytes(value: object, field: str) -> int | None:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
     if match is None or len(match[1]) > 18:
         raise InputError(field, f"{shown(value)} is no amount of memory such as 500MB or 8GB")
-    return int(float(match[1]) * _UNITS[match[2]])
+    size = int(float(match[1]) * _UNITS[match[2]])
+    if 0 < size < _UNITS["M"] and not match[2]:
+        number = match[1]
+        problem = f"{shown(value)} has no unit; write {number}GB for gigabytes or {number}MB for megabytes"
+        raise InputError(field, problem)
+    return size
 
 
 @cache

@@ -258,6 +258,10 @@ def apply_settings(
             raise InputError(
                 "--set", f"{setting!r} is not of the form key=value, such as training.steps=100"
             )
+        if not text.strip():
+            # A shell writes this for `key=$VARIABLE` where the variable is not set.
+            problem = "names no value; null takes the key out, and '' in quotes is an empty text"
+            raise InputError(f"--set {path.strip()}", problem)
         _set_value(out, words, _read(text, f"--set {path.strip()}"), unscaled or {})
     return out
 
