@@ -100,6 +100,16 @@ def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(
         assert {"cnn", "resnet"} <= set(pool(plan))
 
 
+@pytest.mark.parametrize("scale", [None, "tiny", "small", "paper"])
+def test_flips_and_crops_come_without_a_jitter_of_colours(scale: str | None) -> None:
+    """Table 5 compares networks with and without flips and crops, and nothing else."""
+    methods = load_study("ng2022/cifar", scale).methods
+    assert isinstance(methods, dict)
+    settings = dict(methods["flip-crop"] or {})
+    settings.pop("training", None)  # small gives them passes of their own
+    assert settings == {"method": "imagenet", "jitter": 0.0}
+
+
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 12), ("small", 16), (None, 32)])
 def test_both_forms_are_asked_of_the_same_votes(
     cifar: Path, scale: str | None, networks: int

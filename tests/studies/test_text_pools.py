@@ -23,6 +23,7 @@ from crosswind.data.sources.reviews import FILES, AmazonReviews, Drugs
 from crosswind.data.sources.sentence_pairs import RELATIONS, MedNLI, MultiNLI
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
+from crosswind.training.settings import TrainingSettings
 
 TRAINED, ALONE = (
     ("fiction", "government", "slate", "telephone", "travel"),
@@ -231,6 +232,59 @@ def test_small_pools_are_of_domains_that_were_not_explored_and_serve_the_ablatio
     assert set(sets) == {"validation", "home", "movies", "music", "sports", "tech", "toys", "imdb"}
     explored = {"apparel", "books", "camera_photo"}
     assert not explored & set(plans["sentiment"].study.data["reviews"].keep["domain"])
+
+
+@pytest.mark.parametrize(
+    ("study", "criteria"),
+    [
+        ("sentiment", {"cnn": 0.04, "roberta": 0.05}),
+        ("extreme", {"cnn": 0.04, "roberta": 0.05}),
+        ("ablations", {"cnn": 0.04}),
+        ("nli", {"cnn": 0.03, "roberta": 0.03}),
+    ],
+)
+def test_networks_of_the_paper_train_as_appendix_a_4_has_it(
+    study: str, criteria: dict[str, float]
+) -> None:
+    """Adam's moments, the schedule, and the cross-entropy at which a network stops; what ran at
+    `small` had none of it."""
+    paper, small = load_study(f"ng2022/{study}"), load_study(f"ng2022/{study}", "small")
+    assert isinstance(paper.methods, dict)
+    for name, loss in criteria.items():
+        of_method = [
+            dict(settings or {}).get("training", {})
+            for label, settings in paper.methods.items()
+            if label.startswith(name)
+        ]
+        assert of_method
+        for settings in of_method:
+            training = TrainingSettings.of({**paper.training, **settings})
+            assert training.loss_at == loss and training.fit_at is None
+            assert (training.beta1, training.beta2, training.eps) == (0.9, 0.98, 1e-6)
+            assert training.schedule == "inverse-sqrt"
+            assert training.lr == (1e-3 if name == "cnn" else 1e-5)
+    plain = TrainingSettings.of(small.training)
+    assert (plain.beta2, plain.eps, plain.schedule, plain.loss_at) == (
+        0.999,
+        1e-8,
+        "constant",
+        None,
+    )
+
+
+@pytest.mark.parametrize("study", ["sentiment", "extreme", "nli"])
+def test_the_four_neighbourhoods_of_texts_are_measured_in_both_forms(study: str) -> None:
+    """Tables 2c, 2d, 3 and 8; `small` goes without the two that need models of languages."""
+    paper, small = load_study(f"ng2022/{study}"), load_study(f"ng2022/{study}", "small")
+    measures = {
+        f"{form}-{name}"
+        for form in ("ni", "ne")
+        for name in ("ssmba", "eda", "backtranslation", "randomreplace")
+    }
+    assert set(paper.estimators) == measures | {"atc-mc", "atc-ne"}
+    assert set(paper.estimators) - set(small.estimators) == {
+        name for name in measures if name.endswith(("ssmba", "backtranslation"))
+    }
 
 
 @pytest.mark.parametrize(("study", "set"), [("sentiment", "amazon-reviews"), ("nli", "mnli")])
