@@ -285,3 +285,14 @@ def test_files_that_are_no_pictures_of_8_bits_are_refused(
         Image.fromarray(grey.astype(np.float32)).save(file, format="tiff")
     said = said_of(path, monkeypatch)
     assert re.match(rf"t\.csv, row 101: '100\.png' {words}", said)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_a_shuffled_index_is_no_input(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """As `frame.sample(frac=1).to_csv()` writes it."""
+    order = [str(number) for number in np.random.default_rng(0).permutation(3 * N)[:N]]
+    (tmp_path / "t.csv").write_text(csv({f'"{name}"': order, **moles()}))
+    said = said_of(tmp_path / "t.csv", monkeypatch)
+    assert f"no attributes: {name or 'column1'}: {N} values in {N} rows, an identifier" in said
+    for entry in parse(propose(str(tmp_path / "t.csv")).text, "t")["data"].values():
+        assert entry["options"]["numbers"] == ["age", "size"]

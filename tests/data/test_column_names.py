@@ -68,4 +68,10 @@ def test_names_of_other_things(name: str) -> None:
 
 def test_names_of_rows() -> None:
     assert all(map(names_rows, ["id", "imageId", "Image ID", "file_name", "uuid", "Patient ID"]))
-    assert not any(map(names_rows, ["valid", "monkey", "Kids", "surname", "age", "-"]))
+    assert all(map(names_rows, ["column1", "Unnamed: 0", "...1", "level_0", "__index_level_0__"]))
+    assert not any(
+        map(
+            names_rows,
+            ["column2", "Unnamed: 3", "x1", "valid", "monkey", "Kids", "surname", "age", "-"],
+        )
+    )

@@ -39,6 +39,10 @@ _ROW_NAMES = frozenset(
     ("id", "ids", "uuid", "guid", "index", "idx", "key", "name", "filename", "url")
 )
 """Usual last words of names of columns whose values name the rows."""
+_FIRST_WITHOUT_NAME = re.compile(
+    r"column1|unnamed: ?0|\.\.\.1|level_0|_c0|__index_level_0__", re.IGNORECASE
+)
+"""Names that programs give to a first column without one, which most often is an index."""
 _INSIDE = re.compile(
     r"(?<=[a-z\u00df-\u00ff])(?=[A-Z])"  # patientId
     r"|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])"  # MRNCode, and IDs is one word
@@ -55,6 +59,8 @@ def name_words(name: str) -> tuple[str, ...]:
 def names_rows(name: str) -> bool:
     """Whether a column is called as one whose values name the rows, if no two rows have one, or
     units, if some have."""
+    if _FIRST_WITHOUT_NAME.fullmatch(name.strip()):
+        return True
     words = name_words(name)
     return bool(words) and (words[-1] in _ROW_NAMES or numbers_units(name))
 
