@@ -141,6 +141,7 @@ def own_cost(
     """What the tie of an attribute costs scikit-learn: mean and 95% interval over `REPEATS`."""
     attribute = _attribute(entry)
     rows = polars.read_csv(table, infer_schema_length=None)
+    rows = rows.rename({"": "column1"} if "" in rows.columns else {})
     label, values = _classes(rows, entry["label"], options), _classes(rows, attribute, options)
     kept = entry.get("keep", {})
     fine = _known(label, kept.get(entry["label"])) & _known(values, kept.get(attribute))
