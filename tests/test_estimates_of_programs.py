@@ -3,6 +3,7 @@ the way is one sentence."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
 import crosswind as cw
-from crosswind.core.errors import CrosswindError, InputError
+from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.core.registry import load
 
 N = 200
@@ -187,3 +188,30 @@ def test_what_stands_in_the_way_is_one_sentence(ask: Any, sentence: str) -> None
         ask()
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
     assert isinstance(refused.value, InputError) or "row" in sentence
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "str", "bool"])
+def test_labels_of_a_file_are_the_classes_that_a_model_calls_by_numbers(
+    kind: str, tmp_path: Path
+) -> None:
+    """In a file 0 and 1 are read as numbers, and a model's classes are 0 and 1, or texts."""
+    labels = CODES.astype(bool if kind == "bool" else kind)
+    model = LogisticRegression().fit(SOURCE[INPUTS], labels)
+    SOURCE.assign(label=labels).to_csv(tmp_path / "source.csv", index=False)
+    NEW.to_csv(tmp_path / "new.csv", index=False)
+    of_files = cw.estimate(
+        model, str(tmp_path / "new.csv"), str(tmp_path / "source.csv"), label="label"
+    )
+    assert f"{model.score(SOURCE[INPUTS], labels):.1%} of the answers are right" in str(of_files)
+
+
+def test_labels_and_columns_of_no_class_are_told_with_the_way_out() -> None:
+    scores = {"p_no": SCORES[:, 0], "p_yes": SCORES[:, 1]}
+    named = {"no": SOURCE_SCORES[:, 0], "yes": SOURCE_SCORES[:, 1], "label": SOURCE["label"]}
+    said = r"share no column of scores of a class \(p_no, p_yes; no, yes\): give the scores of a"
+    with pytest.raises(DataError, match=said):
+        cw.estimate(predictions=scores, source=named)
+    strange = SOURCE.assign(label=CODES * 1.0 + 5)
+    said = r"label '[56]', which is no class of the scores \(no, yes\) and 1 more .*; write it as"
+    with pytest.raises(DataError, match=said):
+        cw.estimate(MODEL, NEW, strange, label="label")

@@ -211,6 +211,8 @@ def test_a_table_and_a_study_and_a_description_are_advised_on(
     text = capsys.readouterr().out
     assert "ill with ward: numbers, 2 classes, 240 rows" in text and "0.75" in text
     assert "changes pictures, and these are numbers" in text
+    assert _status(["advise", str(table), "--label", "pressure", "--attribute", "ward"]) == 0
+    assert "pressure (< 120, >= 120) with ward: numbers, 2 classes" in capsys.readouterr().out
     assert plan_of(str(to)).runs
     assert _status(["advise", "demo", "--scale", "tiny", "--groups", "unknown"]) == 0
     assert "reads the group of every training row" in capsys.readouterr().out

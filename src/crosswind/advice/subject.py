@@ -94,9 +94,15 @@ def of_table(table: str, label: str | None, attribute: str | None, study_folder:
                 for class_name, row in zip(design.classes, design.tie.counts, strict=False)
                 for value, count in zip(design.values, row, strict=False)
             }
-            title = f"{table}, {draft.label.name} with {name}"
+            label_words = _with_classes(draft.label.name, draft.label.classes, draft.label.cuts)
+            title = f"{table}, {label_words} with {_with_classes(name, design.values, design.cuts)}"
             problems[title] = problem_of_counts({name: counts}, kind)
     return Subject(problems, yaml.safe_load(proposal.text))
+
+
+def _with_classes(name: str, classes: Sequence[str], cuts: Sequence[float]) -> str:
+    """A column's name, of numbers with the classes into which they were put."""
+    return f"{name} ({', '.join(classes)})" if cuts else name
 
 
 def of_two_tables(train: str, target: str, label: str | None, attribute: str | None) -> Subject:

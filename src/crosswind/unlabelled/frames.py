@@ -65,7 +65,7 @@ def ask_frames(request: EstimateRequest, title: str) -> Estimates:
         labelled_rows, label_values = _rows_and_labels(
             _opened(request.source, "source"), request.label
         )
-        labels = [str(value) for value in label_values]
+        labels = _label_words(label_values, names or ())
         labelled = _inputs(labelled_rows, columns, columns.names, "source", text)
         columns = columns if columns.names else replace(columns, names=labelled.columns)
     names = names or _classes_of_labels(labels)
@@ -98,6 +98,24 @@ def _column_notes(inputs: _ClassifierInputs, in_order_of: str, title: str) -> li
     if inputs.unread:
         notes.append(f"Of the frame of data it does not read {listed_columns(inputs.unread)}.")
     return notes
+
+
+def _label_words(label_values: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Labels as the classes are called. A number is the class of this number however either is
+    written: 1 of a file, or beside a missing cell, is read as 1.0."""
+    name_of: dict[float, str] = {}
+    for name in names:
+        try:
+            name_of.setdefault(float(name), name)
+        except ValueError:
+            continue
+    words = []
+    for value in label_values:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_called = str(value) in names or not is_number
+        word = f"{value:.15g}" if names and is_number else str(value)
+        words.append(str(value) if is_called else name_of.get(float(value), word))
+    return words
 
 
 def _labels_beside(scores: dict[str, NDArray[Any]], labels: list[str], title: str) -> list[str]:
@@ -287,6 +305,8 @@ def _scores(
 
 def _cause(inputs: _ClassifierInputs, field: str, reason: str) -> str:
     """Which cell or columns a classifier may have failed on, as the end of a sentence."""
+    if re.search("unknown categor", reason, re.IGNORECASE):
+        return "; write it as in the rows that it was fitted on, or leave its rows out"
     causes = (_texts_among(inputs, field), _missing_among(inputs, field))
     of_texts = "could not convert" in reason
     first, second = causes if of_texts else causes[::-1]

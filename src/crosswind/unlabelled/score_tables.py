@@ -392,6 +392,13 @@ def _check_labels(
         if is_score_name(name) and not _is_whole(new.numbers[name], new.numbers)
     ]
     listed = ", ".join((chosen.classes or tuple(scores))[:_SHOWN])
+    if not listed:
+        columns = [", ".join(list(table.numbers)[:_SHOWN]) for table in (new, source_table)]
+        raise DataError(
+            f"{new.name} and {source_table.name} share no column of scores of a class"
+            f" ({columns[0] or 'none'}; {columns[1] or 'none'}): give the scores of a class one name in"
+            " both, such as that of the class"
+        )
     problem = (
         f"{source_table.name} has the label {strange[0]!r}, which is no class of the scores"
         f" ({listed})"
@@ -399,7 +406,7 @@ def _check_labels(
     other_labels = ""
     if len(strange) > 1:
         other_labels = f" and {counted(len(strange) - 1, 'more such label')}"
-    remedy = ""
+    remedy = "; write it as its class is called" if chosen.classes else ""
     if len(strange) == len(values) == len(scores) and not chosen.columns:
         order = sorted(
             values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
