@@ -132,6 +132,22 @@ def test_a_place_that_nothing_can_be_written_to_is_refused_before_anything_is_pr
     assert not list(Path().iterdir())
 
 
+def test_a_file_that_is_no_page_of_a_report_is_left_as_it_is(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    words = ["report", str(ended / "out"), "--page", str(page)]
+    page.write_text("<p>mine</p>", encoding="utf-8")
+    assert _status(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "page.html is there already and is no page of a report" in printed.err
+    assert page.read_text(encoding="utf-8") == "<p>mine</p>"
+    page.write_text("", encoding="utf-8")
+    assert _status(words) == 0
+    assert _status(words) == 0, "an earlier page is written anew"
+
+
 @pytest.mark.parametrize(
     "words",
     [

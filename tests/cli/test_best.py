@@ -150,3 +150,30 @@ def test_a_rule_that_no_run_followed_is_not_waited_for(
         assert _status(["best", out, "--rule", rule]) == 2
         assert f"error: --rule: '{rule}' {reason}" in capsys.readouterr().err
     assert _status(["best", out, "--rule", "last"]) == 0, "every run follows it"
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_score_and_the_set_that_chose_are_named_and_an_oracle_is_called_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = searched(
+        tmp_path,
+        methods=["erm"],
+        seeds=1,
+        selection=["best-target-worst-group"],
+        sets={
+            "validation": {"role": "validation", "law": "train"},
+            "target-validation": {"role": "validation"},
+            "test": {"role": "test"},
+        },
+    )
+    out = str(tmp_path / "out")
+    assert _status(["run", str(file), "--out", out, "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert _status(["best", out, "--to", str(tmp_path / "b.yaml")]) == 0
+    oracle, erm, _ = capsys.readouterr().out.splitlines()
+    assert oracle.startswith("best-target-worst-group is an ORACLE")
+    assert "of 2 points, the accuracy of the worst group " in erm
+    assert "% on target-validation over 2 runs" in erm
+    assert _status(["best", out, "--rule", "best-id"]) == 0
+    assert "% on validation over 2 runs" in capsys.readouterr().err

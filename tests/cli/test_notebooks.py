@@ -72,6 +72,8 @@ def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path)
     assert "What each shift costs" in shown.words and shown.tags.count("table") == 2
     report = cw.report(tmp_path / "out")
     assert report._repr_html_() == study_results._repr_html_() and str(report) == str(study_results)
+    assert repr(report).startswith("<report of study shown in ")
+    assert repr(report).endswith(" runs; print it>")
     for heading, sentences in report.findings.parts:  # type: ignore[union-attr]
         assert heading in shown.words and all(sentence in shown.words for sentence in sentences)
     cw.run_study({**STUDY, "name": "second"}, tmp_path / "out")

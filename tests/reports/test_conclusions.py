@@ -61,6 +61,16 @@ def test_a_row_that_lacks_a_data_set_is_left_out_and_named() -> None:
     assert [row[0] for row in tabled(conclusion)["beats"].rows] == ["irm", "groupdro", "vrex"]
 
 
+def test_shifts_that_lack_a_row_are_left_out_of_the_ranks_and_named() -> None:
+    without_irm = [row for row in steady(shift="LDD") if row["method"] != "irm"]
+    rows = [*steady(), *without_irm, *steady("faces")]
+    table = tabled(concluded(rows))["rank-test"]
+    assert table.notes[-1] == "Not with a result of every row on digits, left out: LDD."
+    both = [*rows, *({**row, "data": "faces"} for row in without_irm)]
+    note = "Not with a result of every row, left out: LDD."
+    assert tabled(concluded(both))["rank-test"].notes[-1] == note
+
+
 def test_the_reference_on_several_models_is_a_row_each() -> None:
     conclusion = concluded([*steady(), *several("erm", [0.3, 0.4, 0.5], model="cnn")])
     assert conclusion.view.reference == "mlp"

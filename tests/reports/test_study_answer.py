@@ -138,6 +138,12 @@ def test_as_many_seeds_as_tell_5_points_are_asked_for(n: int, spread: float) -> 
     )
 
 
+def test_more_seeds_are_asked_for_beside_those_that_were_run() -> None:
+    first = found(n=1, seeds=[7]).answer
+    assert shlex.split(first.command)[-1] == "seeds=[7,8,9,10,11]"
+    assert found(n=1, seeds=[0]).answer.command.endswith("--set seeds=5")
+
+
 def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
     answer = found(n=1).answer
     assert answer.command.endswith("--set seeds=5")

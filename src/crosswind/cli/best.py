@@ -46,6 +46,7 @@ def best_command(
     from crosswind.storage.store import Store
     from crosswind.studies.best_settings import best_points, frozen_study
     from crosswind.studies.spec import study_from
+    from crosswind.training.selection import ORACLES, RULES, Rule
 
     if to is not None:
         check_study_place(to)
@@ -57,14 +58,21 @@ def best_command(
         rule_name = rule or study.selection[0]
         best = best_points(study, store.results(name), rule_name, by_score)
         fields = frozen_study(entry["given"], study, best, seeds)
+    chosen_by = RULES.get(rule_name, Rule("validation"))
+    scored = "" if chosen_by.score == "accuracy" else f"{chosen_by.words} "
     lines = []
+    if rule_name in ORACLES:
+        lines.append(
+            f"{rule_name} is an ORACLE: it chooses on labelled rows like those of the test, which"
+            " nobody has in practice"
+        )
     for point in best.values():
         next_best = ""
         if point.second is not None:
             next_best = f" (the next one {point.second:.1%})"
         lines.append(
-            f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
-            f" {point.runs} runs{_ended_words(point)}{next_best}"
+            f"{point.method}: {point.point} of {point.tried} points, {scored}{point.score:.1%} on"
+            f" {chosen_by.set} over {point.runs} runs{_ended_words(point)}{next_best}"
         )
     if study.search is not None and study.search.halving is not None:
         preferred = (

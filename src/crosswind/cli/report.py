@@ -115,6 +115,16 @@ def _is_paged(page: Path | None, no_page: bool, usual: bool) -> bool:
     return not no_page and (page is not None or usual)
 
 
+def _is_report(page: Path) -> bool:
+    """Whether a file is an earlier page, or empty; what cannot be read is left to who writes it."""
+    try:
+        with page.open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return True
+    return not head or b"Crosswind report</title>" in head
+
+
 def _check_places(page: Path | None, figures: Path | None) -> None:
     """Refuse, before anything is printed, a place that no page and no figures can be written to.
     Raises `InputError`."""
@@ -122,6 +132,9 @@ def _check_places(page: Path | None, figures: Path | None) -> None:
         raise InputError("--page", f"{page} is a folder; name a file in it, such as {PAGE_NAME}")
     if page is not None and page.suffix.lower() not in _PAGE_ENDINGS:
         raise InputError("--page", f"'{page}' is no FILE.html, which the page is")
+    if page is not None and page.exists() and not _is_report(page):
+        problem = f"{page} is there already and is no page of a report; name another file"
+        raise InputError("--page", problem)
     if figures is not None and figures.exists() and not figures.is_dir():
         raise InputError("--figures", f"{figures} is a file; name a folder")
 

@@ -211,6 +211,10 @@ class StudyRecord:
     def __str__(self) -> str:
         return self.to_text()
 
+    def __repr__(self) -> str:
+        """Short: a shell that shows its last value would print every number of the study."""
+        return f"<report of study {self.name} in {self.store}: {len(self.runs):,} runs; print it>"
+
     def _repr_html_(self) -> str:
         """The view of a notebook: the findings and two tables, of the place that the answer is
         about; without findings every table."""

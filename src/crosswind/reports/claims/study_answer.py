@@ -461,6 +461,16 @@ class _AskedStudy:
             self._run(2 * splits, True),
         )
 
+    def _repeated(self, field: str, number: int) -> str:
+        """So many seeds or split seeds, as a setting: those that were run stay among them."""
+        done = self.resolved.get(field)
+        if not isinstance(done, list) or done == list(range(len(done))):
+            return str(number)
+        if not all(isinstance(seed, int) for seed in done):  # of a store that holds anything
+            return str(number)
+        fresh = range(max(done) + 1, max(done) + 1 + number - len(done))
+        return f"[{','.join(map(str, [*done, *fresh]))}]"
+
     def _run(self, seeds: int | None = None, split: bool = False) -> str:
         """The command that runs the study as it was run, again or with more seeds or split seeds;
         `STUDY` is its file."""
@@ -470,7 +480,7 @@ class _AskedStudy:
         name = self.at_place.place.study
         words = [name if name in shipped_studies() else "STUDY"]
         repeats = ("split_seed", "split_seeds") if split else ("seeds",)
-        settings = [f"{repeats[-1]}={seeds}"] if seeds else []
+        settings = [f"{repeats[-1]}={self._repeated(repeats[-1], seeds)}"] if seeds else []
         if split and "split_seed" in self.written:  # beside which split seeds are refused
             settings.insert(0, "split_seed=null")
         if words[0] == name or self.written.get("scales"):

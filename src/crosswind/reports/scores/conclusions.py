@@ -122,10 +122,23 @@ def rank_test_table(concluded: Conclusions) -> ReportTable | None:
 
 
 def _left_out_note(view: RowView) -> list[str]:
-    """The rows that do not run on every data set."""
+    """The rows that do not run on every data set, and the shifts that lack a row: neither counts."""
     shared = set(view.shared_rows())
-    others = [row for row in view.rows if row not in shared]
-    return [f"Not on every data set, left out: {', '.join(others)}."] if others else []
+    rows_left_out = [row for row in view.rows if row not in shared]
+    notes: list[str] = []
+    if rows_left_out:
+        notes.append(f"Not on every data set, left out: {', '.join(rows_left_out)}.")
+    data_of: dict[str, list[str]] = {}
+    for data in view.data:
+        complete = view.shared_shifts(data, shared)
+        shifts = dict.fromkeys(shift for of_data, shift, _ in view.entries if of_data == data)
+        lacking = [shift for shift in shifts if shift not in complete]
+        if lacking:
+            data_of.setdefault(", ".join(lacking), []).append(data)
+    for shifts_left_out, names in data_of.items():
+        on = "" if len(names) == len(view.data) else f" on {', '.join(names)}"
+        notes.append(f"Not with a result of every row{on}, left out: {shifts_left_out}.")
+    return notes
 
 
 def _p_words(p: float) -> str:
