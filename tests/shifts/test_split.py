@@ -535,7 +535,10 @@ MANY = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 99}
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"roles": Roles(test=1000)}, "roles: leave no row to train on: test and validation take all"),
     ({"draw": {"total": 1000}}, "draw: asks for 1000 rows for the training set, of 52"),
-    ({"draw": 40}, "draw: asks for 240 rows for the training set, of 52 that there are"),
+    (
+        {"draw": 40},
+        "draw: asks for 240 rows for the training set, 40 of each cell, of 52 that there are",
+    ),
     ({"draw": {"total": 5}, "dataset_size": parse_size(500)}, "dataset_size: asks for 500 rows"),
     (
         {"spec": [ONLY_A0, {"type": "unseen-data", "attribute": "a", "unseen": "a0"}]},

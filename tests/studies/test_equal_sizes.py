@@ -10,6 +10,7 @@ from typing import Any
 import polars
 import pytest
 
+from crosswind.core.errors import InputError
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
 
@@ -75,3 +76,40 @@ def test_a_number_of_counterexamples_that_are_not_there_is_drawn_as_before(plan_
     plan = plan_with(30)
     assert [draw.train_rows for draw in plan.draws] == [114, 104]
     assert [text for text in plan.warnings if "asks for 30 rows and its region has 20" in text]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"total": 5}, "sizes.total: is a size of the name 'total' that draws 5 rows of each cell"),
+        ({"none": 6, "SC": 5}, "sizes: none, SC are names of shifts, and each of these sizes is"),
+    ],
+)
+def test_a_size_whose_name_is_a_word_of_the_language_is_told_of(
+    plan_with: Any, sizes: dict[str, Any], says: str
+) -> None:
+    assert any(warning.startswith(says) for warning in plan_with(0.1, sizes=sizes).warnings)
+    assert not any(
+        warning.startswith("sizes") for warning in plan_with(0.1, sizes={"few": 5}).warnings
+    )
+
+
+def test_sizes_by_shift_that_have_no_name_are_refused_with_how_they_are_written(
+    plan_with: Any,
+) -> None:
+    with pytest.raises(InputError, match=r"`sizes: \{equal: \{sites: \{SC: \.\.\.\}\}\}`"):
+        plan_with(0.1, sizes={"sites": {"SC": 5, "none": 5}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"sizes": "all"}, r"sizes: must be a mapping, not 'all' \(name -> equal, all, training"),
+        ({"groups": "site"}, r"groups: must be a list, not 'site'; write \[site\]"),
+    ],
+)
+def test_a_field_of_another_form_is_refused_with_how_it_is_written(
+    plan_with: Any, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        plan_with(0.1, **fields)

@@ -158,12 +158,35 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
     for kind, names, chosen in (("data set", study.data, data), ("shift", study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
             break  # "equal" too, which the plan turns into a total
+        size = path.removeprefix("sizes.")
+        if size in study.data and entry and set(entry) <= set(study.shifts):
+            problem = "is the name of a size, and the shifts of a data set stand one level below it"
+            raise InputError(
+                path, f"{problem}: `sizes: {{equal: {{{size}: {{{next(iter(entry))}: ...}}}}}}`"
+            )
         _check_names(entry, names, kind, path)
         if chosen not in entry:
             return path, None
         path = f"{path}.{chosen}"
         entry = entry[chosen]
     return path, entry
+
+
+def misleading_sizes(study: Study) -> Iterator[str]:
+    """Warnings of sizes whose names are words of the language, so that another draw may be meant."""
+    for size, entry in study.sizes.items():
+        if size in ("total", "base") and isinstance(entry, int | float):
+            yield (
+                f"sizes.{size}: is a size of the name {size!r} that draws {entry:g} rows of each cell;"
+                f" for {entry:g} rows in all write `sizes: {{equal: {{total: {entry:g}}}}}`"
+            )
+    by_shift = [size for size in study.sizes if size in study.shifts]
+    if len(by_shift) > 1:
+        yield (
+            f"sizes: {', '.join(by_shift)} are names of shifts, and each of these sizes is drawn under"
+            " every shift; for one draw a shift write"
+            f" `sizes: {{equal: {{{next(iter(study.data))}: {{{by_shift[0]}: ...}}}}}}`"
+        )
 
 
 def _check_names(

@@ -37,6 +37,7 @@ from crosswind.studies.axes import (
     data_of,
     estimators_of,
     methods_of,
+    misleading_sizes,
     models_of,
     points_of,
 )
@@ -306,6 +307,7 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
+        warnings += misleading_sizes(self.study)
         if self.study.dataset_size is not None and len(self.study.sizes) > 1:
             warnings.append(
                 "dataset_size says how many rows train, so that the sizes"

@@ -426,7 +426,18 @@ def field_error(
     expectations = [_expectation(report) for report in reports if _path(report) == path]
     expected = " or ".join(dict.fromkeys(expectations))
     problem = f"must be {expected}, not {shown(value)}".replace("must be must", "must")
-    return InputError(field, problem)
+    return InputError(field, problem + _form_of(expected, value, model, path))
+
+
+def _form_of(expected: str, value: Any, model: type[BaseModel], path: Sequence[str]) -> str:
+    """How a value of another form is written: a text in a list of its own, and the entries of a
+    mapping of the study's as the schema has them."""
+    if expected == "a list" and isinstance(value, str) and value:
+        return f"; write [{value}]"
+    if expected == "a mapping" and len(path) == 1:
+        about = _fields_at(model, (), ())[path[0]].description
+        return f" ({about})" if about else ""
+    return ""
 
 
 def _unknown_field(field: str, path: Sequence[str], valid: Mapping[str, Any]) -> InputError:

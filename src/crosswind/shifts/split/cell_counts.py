@@ -200,7 +200,8 @@ def _by_weights(
         if number > available:
             raise InputError(
                 fields.draw,
-                f"asks for {number} rows for {fields.what}, of {available} that there are",
+                f"asks for {number} rows for {fields.what}, {float(draw.value or 0):g} of each cell, of"
+                f" {available} that there are",
             )
         # Cut to what there is before it is rounded: the number of rows must not depend on which
         # cells are rounded up.
