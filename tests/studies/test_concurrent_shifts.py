@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from crosswind.cli.main import _status
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.scores.families import families
 from crosswind.storage.store import Store
 from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.reading import shipped_studies
 from crosswind.studies.spec import load_study
 
 ROWS = 21
@@ -264,9 +267,25 @@ def test_pretrained_studies_are_those_from_scratch_without_the_perceptron(
     scratch = load_study(f"jeon2025/{name}", "paper" if name == "controlled" else None)
     pretrained = load_study(f"jeon2025/{name}", scale)
     assert set(scratch.models) - set(pretrained.models) == {"mlp"}
-    assert all(settings == {"weights": "IMAGENET1K_V1"} for settings in pretrained.models.values())
+    published = {"weights": "IMAGENET1K_V1", "inputs": "centred"}
+    assert all(settings == published for settings in pretrained.models.values())
     for field in ("data", "shifts", "sizes", "sets", "methods", "training", "seeds"):
         assert getattr(pretrained, field) == getattr(scratch, field), field
+
+
+def test_networks_from_imagenet_s_weights_see_inputs_as_those_from_scratch_do() -> None:
+    """Table 7 has pixels in (-1, 1) for all; published weights would have ImageNet's means and
+    deviations by themselves."""
+    models: list[dict[str, Any]] = []
+    for name, path in shipped_studies().items():
+        fields = yaml.safe_load(path.read_text(encoding="utf-8")) if "jeon2025/" in name else {}
+        for overlay in (fields, fields.get("scales", {}).get("pretrained", {})):
+            if isinstance(overlay.get("models"), dict):
+                models += [settings or {} for settings in overlay["models"].values()]
+    inputs = [
+        settings.get("inputs") for settings in models if settings.get("weights") == "IMAGENET1K_V1"
+    ]
+    assert inputs == ["centred"] * (1 + 4 * 5 + 1)
 
 
 def test_sizes_of_training_sets_are_those_of_table_10() -> None:

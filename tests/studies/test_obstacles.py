@@ -141,6 +141,24 @@ def test_every_shipped_study_is_planned_or_says_all_that_it_lacks(
         assert scale != "tiny" or name not in WANT_ORIGINALS, "take it off the list"
 
 
+def test_the_head_of_a_study_says_how_many_runs_its_commands_have() -> None:
+    """Where a command of the comment is followed by a number of runs, it is that of the plan."""
+    stated: dict[tuple[str, str | None], int] = {}
+    for file in STUDIES.rglob("*.yaml"):
+        comments = [
+            line for line in file.read_text(encoding="utf-8").splitlines() if line[:1] == "#"
+        ]
+        for command in (part for line in comments for part in line.split("crosswind run ")[1:]):
+            number = re.search(r"([\d,]+) (?:small )?(?:runs|networks)", command)
+            if number:
+                scale = re.search(r"--scale (\S+)", command)
+                key = (command.split()[0], scale[1] if scale else None)
+                stated[key] = int(number[1].replace(",", ""))
+    assert len(stated) > 40
+    counted = {pair: count_runs(load_study(*pair)) for pair in stated}
+    assert counted == stated
+
+
 def test_there_are_as_many_pairs_of_study_and_scale_as_are_shipped() -> None:
     pairs = shipped()
     assert len(set(pairs)) == len(pairs) >= 150

@@ -15,6 +15,7 @@ from tests.data.cifar_files import binary_files, pictures, tar_gz
 from tests.data.picture_files import encoded, pacs_files, written
 
 from crosswind.cli.main import _status
+from crosswind.data.imagenet_classes import synsets
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.cifar import Cifar10
 from crosswind.data.sources.image_trees import Pacs
@@ -40,6 +41,15 @@ SETS = {
     "rotations": ("pictures", "at-90"),
     "alignment": ("pictures", "at-90"),
 }
+
+
+def test_the_head_of_class_splits_says_how_many_classes_its_superclasses_have() -> None:
+    name, path = find_study("omran2022/class-splits")
+    text, order = path.read_text(encoding="utf-8"), list(synsets())
+    stretches = yaml.safe_load(text)["shifts"]["0.5 all"]["superclasses"].values()
+    ends = [stretch.split("..") for superclass in stretches for stretch in superclass]
+    n_classes = sum(order.index(last) - order.index(first) + 1 for first, last in ends)
+    assert f"{n_classes} classes" in text, name
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,23 @@ def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(
     assert ("usps" in plan.study.sets) == (scale != "paper") and "colored-mnist" in plan.study.sets
 
 
+@pytest.mark.parametrize(
+    ("study", "targets"),
+    [
+        ("cifar", {"cifar10-1", "cifar10-2", "cinic10"}),
+        ("numbers", {"mnist", "colored-mnist"}),
+        ("transforms", {"mnist", "colored-mnist"}),
+    ],
+)
+def test_the_targets_of_the_paper_s_scale_are_those_of_table_2b(
+    study: str, targets: set[str]
+) -> None:
+    """A macro tau is a mean over them: one more would make it another number."""
+    spec = load_study(f"ng2022/{study}", "paper")
+    assert set(spec.sets) - {"validation", "test"} == targets
+    assert {spec.sets[name].source for name in targets} <= set(spec.data)
+
+
 FIGURE_5 = [
     *("randaugment", "affine-10", "erase", "flip-crop", "rotate-20", "rotate-30"),
     *("translate-10", "translate-30", "shear-15", "color", "contrast", "brightness"),

@@ -104,6 +104,11 @@ def test_the_papers_scale(
     assert not off
 
 
+def test_the_head_of_dataset_size_says_how_many_frequent_rows_there_are() -> None:
+    head = (STUDIES / "dataset-size.yaml").read_text(encoding="utf-8").partition("\nname:")[0]
+    assert all(f"has ({FREQUENT[name]:,})" in head for name in ("shapes3d", "smallnorb"))
+
+
 # 15 ways of the one network (with erm-plain), and 4 other architectures, on dSprites and Shapes3D.
 SMALLER = [
     ("spurious", "tiny", {150}, 2 * 19),
