@@ -263,7 +263,7 @@ def _parts(
 
 
 def _doubt_sentences(rule_results: Sequence[PlaceResults]) -> list[str]:
-    """What runs told of themselves, with the settings where they did if that is not at all."""
+    """The doubts that runs told, with the settings where they did if that is not at all."""
     varying = _varying_fields([setting_results.place for setting_results in rule_results])
     settings_of: dict[str, list[str]] = {}
     for setting_results in rule_results:
