@@ -208,10 +208,14 @@ def test_labels_of_a_file_are_the_classes_that_a_model_calls_by_numbers(
 def test_labels_and_columns_of_no_class_are_told_with_the_way_out() -> None:
     scores = {"p_no": SCORES[:, 0], "p_yes": SCORES[:, 1]}
     named = {"no": SOURCE_SCORES[:, 0], "yes": SOURCE_SCORES[:, 1], "label": SOURCE["label"]}
-    said = r"share no column of scores of a class \(p_no, p_yes; no, yes\): give the scores of a"
-    with pytest.raises(DataError, match=said):
+    sentence = (
+        r"share no column of scores of a class \(p_no, p_yes; no, yes\): give the scores of a"
+    )
+    with pytest.raises(DataError, match=sentence):
         cw.estimate(predictions=scores, source=named)
     strange = SOURCE.assign(label=CODES * 1.0 + 5)
-    said = r"label '[56]', which is no class of the scores \(no, yes\) and 1 more .*; write it as"
-    with pytest.raises(DataError, match=said):
+    sentence = (
+        r"label '[56]', which is no class of the scores \(no, yes\) and 1 more .*; write it as"
+    )
+    with pytest.raises(DataError, match=sentence):
         cw.estimate(MODEL, NEW, strange, label="label")

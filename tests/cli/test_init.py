@@ -788,8 +788,10 @@ def test_cells_that_lack_rows_are_told_once_a_set(tmp_path: Path) -> None:
     """Under nearly every split seed another few rows are lacking where patients stay together."""
     path = patients(tmp_path / "moles.csv", tie=0.8, patient_id=[i // 4 for i in range(600)])
     study = ready_study(str(path), tmp_path / "moles.yaml")
-    asked = [note for note in study.notes if "rows that were asked for" in note]
+    size_notes = [note for note in study.notes if "rows that were asked for" in note]
     in_plan = [text for text in study.plan.warnings if "rows that were asked for" in text]
     sets = {text.rpartition(": ")[0] for text in in_plan}
-    assert 0 < len(asked) == len(sets) < len(in_plan)
-    assert any(re.search(r"\(\d+ more such warnings?: crosswind plan\)$", note) for note in asked)
+    assert 0 < len(size_notes) == len(sets) < len(in_plan)
+    assert any(
+        re.search(r"\(\d+ more such warnings?: crosswind plan\)$", note) for note in size_notes
+    )

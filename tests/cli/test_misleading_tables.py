@@ -201,8 +201,8 @@ def test_a_class_that_may_be_no_value_is_told(tmp_path: Path) -> None:
     ]
     polars.DataFrame(table).write_csv(tmp_path / "t.csv")
     notes = propose(str(tmp_path / "t.csv")).notes
-    said = "diagnosis: 'NA' is taken for a value, in 48 rows: if it stands for none, leave"
-    assert any(note.startswith(said) for note in notes)
+    sentence = "diagnosis: 'NA' is taken for a value, in 48 rows: if it stands for none, leave"
+    assert any(note.startswith(sentence) for note in notes)
 
 
 def test_texts_in_files_are_to_be_put_into_the_table(tmp_path: Path) -> None:
@@ -216,8 +216,8 @@ def test_texts_in_files_are_to_be_put_into_the_table(tmp_path: Path) -> None:
     polars.DataFrame({"diagnosis": moles()["diagnosis"], "text": names}).write_csv(
         tmp_path / "t.csv"
     )
-    said = "text: paths of texts: put the texts themselves into the column"
-    with pytest.raises(DataError, match=said):
+    sentence = "text: paths of texts: put the texts themselves into the column"
+    with pytest.raises(DataError, match=sentence):
         propose(str(tmp_path / "t.csv"))
 
 
@@ -292,7 +292,7 @@ def test_a_shuffled_index_is_no_input(name: str, tmp_path: Path, monkeypatch: An
     """As `frame.sample(frac=1).to_csv()` writes it."""
     order = [str(number) for number in np.random.default_rng(0).permutation(3 * N)[:N]]
     (tmp_path / "t.csv").write_text(csv({f'"{name}"': order, **moles()}))
-    said = said_of(tmp_path / "t.csv", monkeypatch)
-    assert f"no attributes: {name or 'column1'}: {N} values in {N} rows, an identifier" in said
+    sentence = said_of(tmp_path / "t.csv", monkeypatch)
+    assert f"no attributes: {name or 'column1'}: {N} values in {N} rows, an identifier" in sentence
     for entry in parse(propose(str(tmp_path / "t.csv")).text, "t")["data"].values():
         assert entry["options"]["numbers"] == ["age", "size"]

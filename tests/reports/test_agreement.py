@@ -734,12 +734,12 @@ def test_the_two_printed_tables_are_of_the_setting_that_the_answer_is_about(
         study = gather(store, "many")
     findings = study.findings
     assert findings is not None
-    others = [at_place for at_place in study.places if at_place.place != study.places[0].place]
-    about = replace(findings.answer, place=others[-1].place)
+    different = [at_place for at_place in study.places if at_place.place != study.places[0].place]
+    about = replace(findings.answer, place=different[-1].place)
     vars(study)["findings"] = replace(findings, answer=about)
-    text, data = study.to_text(), others[-1].place.data
+    text, data = study.to_text(), different[-1].place.data
     assert f"Accuracy in % on test ({data}), ± half of a 95% interval" in text
     assert f"in % on test ({data})" in study._repr_html_()
-    expected = [table.to_text(80) for table in overview(others[-1], data)]
+    expected = [table.to_text(80) for table in overview(different[-1], data)]
     assert all(table in text for table in expected)
-    assert overview(others[-1])[0].rows != overview(study.places[0])[0].rows
+    assert overview(different[-1])[0].rows != overview(study.places[0])[0].rows

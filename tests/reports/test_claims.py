@@ -657,9 +657,9 @@ def test_no_difference_of_more_than_100_points_is_said_to_have_been_told(
 
 def test_notes_on_a_claim_at_several_places_name_the_place() -> None:
     runs = ERM + several("irm", [0.62, 0.63, 0.67])
-    both = [*runs, *({**row, "model": "forest"} for row in runs)]
+    doubled = [*runs, *({**row, "model": "forest"} for row in runs)]
     (note,) = (
-        note for note in tabled(judged(both, claim())).notes if note.startswith("Power of 80%")
+        note for note in tabled(judged(doubled, claim())).notes if note.startswith("Power of 80%")
     )
     assert "claim 1 in mlp under SC 0.024 to 0.291; claim 1 in forest under SC 0.024" in note
 

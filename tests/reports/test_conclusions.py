@@ -66,9 +66,9 @@ def test_shifts_that_lack_a_row_are_left_out_of_the_ranks_and_named() -> None:
     rows = [*steady(), *without_irm, *steady("faces")]
     table = tabled(concluded(rows))["rank-test"]
     assert table.notes[-1] == "Not with a result of every row on digits, left out: LDD."
-    both = [*rows, *({**row, "data": "faces"} for row in without_irm)]
+    doubled = [*rows, *({**row, "data": "faces"} for row in without_irm)]
     note = "Not with a result of every row, left out: LDD."
-    assert tabled(concluded(both))["rank-test"].notes[-1] == note
+    assert tabled(concluded(doubled))["rank-test"].notes[-1] == note
 
 
 def test_the_reference_on_several_models_is_a_row_each() -> None:

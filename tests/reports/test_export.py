@@ -221,8 +221,8 @@ def test_a_file_that_is_no_table_of_the_study_is_left_as_it_is(
     assert _status(words) == 0, "an earlier table of the study is written anew"
     capsys.readouterr()
     other_study = polars.DataFrame({name: ["other"] for name in ("study", "key", "rule", "set")})
-    others = (b"id,label\n1,yes\n", b"", other_study.write_csv().encode())
-    for content in others:
+    different = (b"id,label\n1,yes\n", b"", other_study.write_csv().encode())
+    for content in different:
         table.write_bytes(content)
         assert _status(words) == 2
         assert "is there already and is no table of the study exported" in capsys.readouterr().err

@@ -347,12 +347,12 @@ def test_failed_runs_are_said_on_the_first_screen_and_what_has_no_number_at_all(
 def test_the_first_screen_says_how_many_claims_hold() -> None:
     rows = scored_rows(ACCURACY, 8, 0.02)
     about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS, "claims": [], "sets": {}}
-    results = arrange(rows).shown(["last"])
-    findings = find(results, about, [], [])
+    place_results = arrange(rows).shown(["last"])
+    findings = find(place_results, about, [], [])
     assert findings is not None
     assert "claims" not in findings.answer.certainty
     verdicts = ["holds", "cannot tell", "holds", "not run yet"]
-    answer = answer_of(results, findings.items, about, [], {}, verdicts)
+    answer = answer_of(place_results, findings.items, about, [], {}, verdicts)
     assert answer.certainty.endswith(
         " Claims, a family of their own: holds 2, cannot tell 1, not run yet 1."
     )

@@ -214,18 +214,7 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
     file_path = Path(path).expanduser()
     kind = file_path.suffix.lower()
     if file_path.is_dir():
-        inside = sorted(file.name for file in file_path.iterdir() if file.suffix.lower() in KINDS)
-        named = f"; it holds {', '.join(repr(name) for name in inside[:3])}" if inside else ""
-        needed = f"{path!r} is a folder, and a table is needed: a CSV file with a column of"
-        if any(file_path.glob("*.txt")) or any(file_path.glob("*/*.txt")):
-            raise InputError(
-                field, f"{needed} texts, as they stand in these files, and one of classes{named}"
-            )
-        raise InputError(
-            field,
-            f"{needed} paths (pictures in one folder a class need none: a study has them as source:"
-            f" image-folder, options: {{path: {path}}}, label: class){named}",
-        )
+        raise InputError(field, _table_needed(file_path, path))
     if kind not in KINDS:
         remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""
         remedy = "; unpack it first" if kind in PACKED else remedy
@@ -241,6 +230,19 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
             f"names columns of a CSV table, and {path} is a Parquet file with its own",
         )
     return file_path, kind
+
+
+def _table_needed(folder: Path, path: str) -> str:
+    """That a folder is no table, and which table its files can be put into."""
+    inside = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in KINDS)
+    tables = f"; it holds {', '.join(repr(name) for name in inside[:3])}" if inside else ""
+    needed = f"{path!r} is a folder, and a table is needed: a CSV file with a column of"
+    if any(folder.glob("*.txt")) or any(folder.glob("*/*.txt")):
+        return f"{needed} texts, as they stand in these files, and one of classes{tables}"
+    return (
+        f"{needed} paths (pictures in one folder a class need none: a study has them as source:"
+        f" image-folder, options: {{path: {path}}}, label: class){tables}"
+    )
 
 
 def _without_index(

@@ -286,12 +286,18 @@ def _kind_of_few(name: str, values: Series) -> str:
         return "documents"
     if lower in FOLDS:
         return "fold"
-    if lower in SPLITS and roles_of(values.to_list()):
+    return _kind_of_roles(lower, values.to_list()) or ("classes" if n_values <= MOST_VALUES else "")
+
+
+def _kind_of_roles(lower_name: str, values: Sequence[str]) -> str:
+    """The kind of a column that says which rows train, or of which some values say it; empty for any
+    other."""
+    if lower_name in SPLITS and roles_of(values):
         return "roles"
-    words = [value for value in values.to_list() if not value.isdigit()]
-    if lower in FLAGS or (lower in SPLITS and any(map(_role_of, words))):
+    words = [value for value in values if not value.isdigit()]
+    if lower_name in FLAGS or (lower_name in SPLITS and any(map(_role_of, words))):
         return "some-roles"
-    return "classes" if n_values <= MOST_VALUES else ""
+    return ""
 
 
 def _are_codes(numbers: NDArray[np.float64] | None) -> bool:

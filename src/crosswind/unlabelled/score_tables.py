@@ -393,12 +393,7 @@ def _check_labels(
     ]
     listed = ", ".join((chosen.classes or tuple(scores))[:_SHOWN])
     if not listed:
-        columns = [", ".join(list(table.numbers)[:_SHOWN]) for table in (new, source_table)]
-        raise DataError(
-            f"{new.name} and {source_table.name} share no column of scores of a class"
-            f" ({columns[0] or 'none'}; {columns[1] or 'none'}): give the scores of a class one name in"
-            " both, such as that of the class"
-        )
+        raise DataError(_nothing_shared(new, source_table))
     problem = (
         f"{source_table.name} has the label {strange[0]!r}, which is no class of the scores"
         f" ({listed})"
@@ -408,19 +403,35 @@ def _check_labels(
         other_labels = f" and {counted(len(strange) - 1, 'more such label')}"
     remedy = "; write it as its class is called" if chosen.classes else ""
     if len(strange) == len(values) == len(scores) and not chosen.columns:
-        order = sorted(
-            values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
-        )
-        code_of = {name: code for code, name in enumerate(order)}
-        codes = np.array([code_of[name] for name in labels], dtype=np.int64)
-        answer = np.nan_to_num(source_table.scores(scores), nan=-np.inf).argmax(axis=1)
-        likely, right = best_order(answer, codes, order)
-        fit = (
-            f"; {option_value(likely)} fits the labelled rows best, {right:.1%} of which are then"
-            " right"
-        )
+        fit = _fitting_order(source_table, labels, values, scores)
         remedy = f"; name the classes of these columns in their order by classes{fit}"
     raise DataError(f"{problem}{other_labels}{remedy}", limit=100_000)
+
+
+def _nothing_shared(new: _ScoreTable, source_table: _ScoreTable) -> str:
+    """That two tables share no column of scores, with the columns of numbers of each."""
+    columns = [", ".join(list(table.numbers)[:_SHOWN]) for table in (new, source_table)]
+    return (
+        f"{new.name} and {source_table.name} share no column of scores of a class"
+        f" ({columns[0] or 'none'}; {columns[1] or 'none'}): give the scores of a class one name in"
+        " both, such as that of the class"
+    )
+
+
+def _fitting_order(
+    source_table: _ScoreTable, labels: Sequence[str], values: Sequence[str], scores: Sequence[str]
+) -> str:
+    """The order of the classes under which most labelled rows are right, as half a sentence."""
+    order = sorted(
+        values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
+    )
+    code_of = {name: code for code, name in enumerate(order)}
+    codes = np.array([code_of[name] for name in labels], dtype=np.int64)
+    answer = np.nan_to_num(source_table.scores(scores), nan=-np.inf).argmax(axis=1)
+    likely, right = best_order(answer, codes, order)
+    return (
+        f"; {option_value(likely)} fits the labelled rows best, {right:.1%} of which are then right"
+    )
 
 
 def _check_one_missing(

@@ -103,10 +103,10 @@ def test_a_label_of_fractions_is_put_into_classes_and_numbers_of_classes_are_tol
     assert any(note.startswith("y: numbers, put into 10 classes") for note in read.notes)
     named = read_tables({"y": ages, "x": old}, {"y": ages, "x": old}, "y", names=["y"])
     assert len(named.columns[0].values) == len(np.unique(ages))
-    whole = {"y": np.arange(400) % 150, "x": old}
-    read = read_tables(whole, whole, "y")
-    said = "the label 'y' has 150 different numbers, each taken for a class: where they measure"
-    assert len(read.columns[0].values) == 150 and any(n.startswith(said) for n in read.notes)
+    whole_numbers = {"y": np.arange(400) % 150, "x": old}
+    read = read_tables(whole_numbers, whole_numbers, "y")
+    sentence = "the label 'y' has 150 different numbers, each taken for a class: where they measure"
+    assert len(read.columns[0].values) == 150 and any(n.startswith(sentence) for n in read.notes)
 
 
 def test_few_numbers_and_many_whole_ones_are_names() -> None:
