@@ -187,9 +187,7 @@ def _row_notes(scores: _Scores) -> list[str]:
     return [f"The test rows are not the same, and a difference may be one of rows: {listed}."]
 
 
-def _data_notes(
-    first: StudyRecord, second: StudyRecord, shared: Sequence[_About]
-) -> list[str]:
+def _data_notes(first: StudyRecord, second: StudyRecord, shared: Sequence[_About]) -> list[str]:
     """That a data set or a test set is not declared alike in both studies, by the fields that
     differ."""
     differing: list[str] = []
