@@ -705,3 +705,22 @@ def test_a_column_of_several_levels_is_a_label() -> None:
     levels = pandas.MultiIndex.from_tuples([("a", "ill"), ("a", "site"), ("b", "age"), ("b", "mg")])
     frame = FRAME.set_axis(levels, axis=1)
     assert cw.from_frame(frame, label=("a", "ill")).table.names == ("('a', 'ill')",)
+
+
+def test_bins_are_an_array_too() -> None:
+    cuts = {"age": np.array([45, 55])}
+    binned = cw.from_frame(FRAME, label="ill", numbers=["dose"], columns=["age"], bins=cuts)
+    assert set(binned.attribute("age").values) == {"< 45", "45 to < 55", ">= 55"}
+
+
+def test_scores_in_another_order_than_the_classes_are_told() -> None:
+    """The scores of a function have no names, and those of the wrong class are as well formed."""
+    model = LogisticRegression().fit(FRAME[["age", "dose"]].to_numpy(), FRAME["ill"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = cw.evaluate(lambda x: model.predict_proba(x), SPLIT)
+    with pytest.warns(UserWarning, match="seems to have its outputs in another order") as told:
+        turned = cw.evaluate(lambda x: model.predict_proba(x)[:, ::-1], SPLIT)
+    assert turned["test"]["accuracy"] == pytest.approx(1 - right["test"]["accuracy"])
+    assert "its scores are those of the first" in str(told[0].message)
+    assert told[0].filename == __file__

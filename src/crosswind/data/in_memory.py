@@ -93,7 +93,7 @@ def from_frame(
         numbers, categories = _all_inputs(rows, label, used_columns)
         columns = columns or [str(label)]
     path_of_images = None if images is None else str(images)
-    bins_by_column = None if bins is None else dict(bins)
+    bins_by_column = None if bins is None else _plain_bins(bins)
     text_columns = text if isinstance(text, str) else _listed(text)
     table = Table(
         path=name,
@@ -111,6 +111,11 @@ def from_frame(
     )
     dataset = _of_table(table, rows, f"the frame {name!r}")
     return replace(dataset, notes=(*dataset.notes, *_alike(dataset)))
+
+
+def _plain_bins(bins: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that part classes as lists, arrays among them."""
+    return {name: cuts.tolist() if hasattr(cuts, "tolist") else cuts for name, cuts in bins.items()}
 
 
 def _of_table(table: Table, rows: DataFrame, name: str) -> AttributedDataset:

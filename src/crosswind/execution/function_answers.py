@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from crosswind.core.errors import DataError, InputError, one_line, shown
 from crosswind.core.types import Predictions
 from crosswind.evaluation.metrics import scores
+from crosswind.execution.output_order import order_doubt
 from crosswind.models.given.answering import Answering, answering_function
 from crosswind.models.given.outside import asked
 from crosswind.shifts.split import Split
@@ -75,6 +77,11 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
         answer, logits = allowed(rows.answers_as, answer, logits)
         ids = dataset.row_ids(rows.rows)
         predictions[set_name] = Predictions(ids, rows.label, rows.group, answer, logits)
+        doubt = ""
+        if set_name in split.validation:
+            doubt = order_doubt(name, split.class_names, predictions[set_name], set_name)
+        if doubt:
+            warnings.warn(f"{doubt}; its scores are those of the first", stacklevel=4)
     return predictions
 
 

@@ -86,6 +86,15 @@ def check_validation(
     raise DataError(f"{evidence}; {remedy}", limit=_LONGEST)
 
 
+def order_doubt(model: str, class_names: Sequence[str], predictions: Predictions, name: str) -> str:
+    """A sentence, without its end, on the better order of the outputs of a model of a program, as its
+    answers for the labelled set `name` show it; empty where they show none."""
+    better = _better_order(predictions.answer, predictions.label, class_names, class_names)
+    if better is None:
+        return ""
+    return _evidence(model, f"the set {name}", class_names, better, study_value)
+
+
 def _better_order(
     answer: NDArray[np.int64],
     label: NDArray[np.int64],
