@@ -445,9 +445,11 @@ def test_null_for_an_entry_that_is_not_there_is_refused() -> None:
 def test_a_list_of_names_takes_settings_by_name(field_name: str) -> None:
     study = {field_name: ["one", "two"]}
     assert apply_settings(study, [f"{field_name}.two=null"]) == {field_name: {"one": {}}}
-    assert apply_settings(study, [f"{field_name}.three.width=4"]) == {
-        field_name: {"one": {}, "two": {}, "three": {"width": 4}}
+    assert apply_settings(study, [f"{field_name}.two.width=4"]) == {
+        field_name: {"one": {}, "two": {"width": 4}}
     }
+    with pytest.raises(InputError, match="'three' is not a position in a list of 2"):
+        apply_settings(study, [f"{field_name}.three.width=4"])
     assert apply_settings(study, [f"{field_name}.1=three"]) == {field_name: ["one", "three"]}
 
 

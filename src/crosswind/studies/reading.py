@@ -305,7 +305,7 @@ def _set_value(container: Any, words: list[str], value: Any, unscaled: Mapping[s
             done == 0
             and key in NAMED
             and isinstance(container[key], list)
-            and not words[end].isdigit()
+            and (words[end] in container[key] or (value is None and not words[end].isdigit()))
             and all(isinstance(name, str) for name in container[key])
         ):
             container[key] = {
