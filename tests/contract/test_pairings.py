@@ -527,7 +527,8 @@ def test_a_plan_and_a_run_describe_the_same_pairing(
     """A plan counts and a run looks at its rows: what the rules read of both is the same."""
     pairings_seen: list[requirements.Pairing] = []
     monkeypatch.setattr(
-        "crosswind.studies.plan.refuse", lambda pairing, where, path: pairings_seen.append(pairing)
+        "crosswind.studies.plan_warnings.refuse",
+        lambda pairing, where, path: pairings_seen.append(pairing),
     )
     planned(PAIRINGS[name], {"erm": {}})
     split, data, model, training = drawn(name, False)
