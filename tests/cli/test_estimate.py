@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError
+from crosswind.core.registry import load
 from crosswind.reports.pools.estimate_page import estimate_page
 from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import POOL
@@ -314,6 +315,19 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
     assert "dispersion" in rows
     assert estimates.model == "net.safetensors"
     assert estimates.n == 100
+
+
+def test_an_estimator_of_several_models_whose_code_fails_is_left_out(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("no rows agree")
+
+    monkeypatch.setattr(load("estimators", "disagreement"), "estimate", fails)
+    estimates = asked(world, beside=[f"{world}/model.py:turned"])
+    assert len(estimates.rows) > 3
+    why = "its code fails on these rows (ZeroDivisionError: no rows agree)"
+    assert dict(estimates.left_out)["disagreement"] == why
 
 
 def test_models_are_compared(world: Path) -> None:

@@ -156,3 +156,21 @@ def test_p_of_independence_by_hand() -> None:
     assert independence(np.array([[60.0, 40], [40, 60]])) == pytest.approx(0.004678, abs=1e-6)
     assert independence(np.array([[65.0, 35], [35, 65]])) < LEVEL
     assert independence(np.array([[65.0, 35], [0, 0]])) == 1.0
+
+
+SHOWN_WITH = {
+    "two classes of one value": ([[73, 13, 13], [73, 24, 3], [10, 60, 30]], {"c0": "v0"}),
+    "a weaker share of its own": ([[60, 38, 2], [90, 5, 5], [10, 45, 45]], {}),
+    "each its own": ([[8, 92], [92, 8]], {}),
+    "more classes than values": ([[90, 10], [20, 80], [85, 15]], {}),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN_WITH)
+def test_a_class_that_is_matched_against_its_rows_is_told(case: str) -> None:
+    """Each value goes with one class at least, so that of two that show one a single one has it."""
+    counts, shown_with = SHOWN_WITH[case]
+    tie = tie_of(dataset_of([[10 * count for count in row] for row in counts]), "mole", "mark")
+    assert dict(tie.shown_with) == shown_with
+    sentence = "the rows themselves show c0 with v0, a value that is matched to another class"
+    assert (sentence in tie.in_words) == bool(shown_with)

@@ -1,7 +1,7 @@
 """The tie of an attribute with the label in a table of rows, and the matching that it shows.
 
 A spurious correlation that names no matching takes the one that the rows show, so that a study
-asks for the correlation that is there and never for its reverse. Rows without a tie give none.
+asks for the correlation that is there. Rows without a tie give none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Tie:
     `v`: Cramér's V, corrected for bias, with its 95% interval. `matching`: class -> the values that
     go with it; empty where the test of independence does not tell a tie. `matched_share`: the share
     of rows that show a matched value, each class counted alike; 0 without a tie. `counts`: rows of
-    each class and value, int64 [classes, values].
+    each class and value, int64 [classes, values]. `shown_with`: class -> the value that it shows
+    most beyond the other classes, of classes whose matched values show less than half of that
+    excess, since another class shows the value still more.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Tie:
     matching: Mapping[str, tuple[str, ...]]
     matched_share: float
     counts: NDArray[np.int64] = dataclasses.field(repr=False, compare=False)
+    shown_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def in_words(self) -> str:
@@ -50,9 +53,16 @@ class Tie:
             f"{name} with {' or '.join(values)}" for name, values in self.matching.items()
         )
         strength = f"Cramér's V {self.v.value:.2f} [{self.v.low:.2f}, {self.v.high:.2f}]"
-        return (
+        sentence = (
             f"{self.attribute!r} goes with {self.label!r} in the rows ({pairs}: {self.matched_share:.0%}"
             f" of each class on average; {strength})"
+        )
+        if not self.shown_with:
+            return sentence
+        shown = ", ".join(f"{name} with {value}" for name, value in self.shown_with.items())
+        return (
+            f"{sentence}; the rows themselves show {shown}, a value that is matched to another class:"
+            " name the shift's 'matching' to choose another"
         )
 
 
@@ -96,7 +106,15 @@ def tie_of_counts(
     shares = (table * matched).sum(axis=1)[in_class > 0] / in_class[in_class > 0]
     interval = Interval(strength, min(low, strength), max(high, strength))
     matched_share = float(shares.mean())
-    return Tie(label, attribute, interval, matching, matched_share, counts)
+    excess = _excess(table)
+    greatest = excess.argmax(axis=1)
+    shown_with = {
+        classes[code]: values[greatest[code]]
+        for code in np.flatnonzero(in_class)
+        if not matched[code, greatest[code]]
+        and 2 * excess[code][matched[code]].sum() < excess[code].max()
+    }
+    return Tie(label, attribute, interval, matching, matched_share, counts, shown_with)
 
 
 def independence(table: NDArray[np.float64]) -> float:
@@ -142,9 +160,7 @@ def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:
     """
     from scipy.optimize import linear_sum_assignment
 
-    in_class = np.maximum(table.sum(axis=1, keepdims=True), 1)
-    share = table / in_class  # P(value | class)
-    excess = share - share.mean(axis=0, keepdims=True)
+    excess = _excess(table)
     matched = np.zeros(table.shape, dtype=bool)
     matched[linear_sum_assignment(excess, maximize=True)] = True
     for class_code in np.flatnonzero(~matched.any(axis=1)):
@@ -152,6 +168,12 @@ def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:
     for value_code in np.flatnonzero(~matched.any(axis=0)):
         matched[int(excess[:, value_code].argmax()), value_code] = True
     return matched
+
+
+def _excess(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(value | class) of counts [classes, values] beyond its mean over the classes."""
+    share = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    return share - share.mean(axis=0, keepdims=True)
 
 
 def observed_matching(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,7 @@ _LETTERS = 300
 _SHOWN = 24
 """Rows of which the neighbours disagree most that are kept to be looked at."""
 
+_Answer = TypeVar("_Answer")
 Tell: TypeAlias = Callable[[str], object]
 
 
@@ -568,7 +570,9 @@ def estimates(
         if why:
             left_out.append((estimator.name, why))
             continue
-        row_or_reason = _row_or_failure(estimator, knobs, targets, sources, pools)
+        row_or_reason = _or_failure(
+            estimator.name, partial(_row_of, estimator, knobs, targets, sources, pools)
+        )
         if isinstance(row_or_reason, Row):
             estimated.append(row_or_reason)
         else:
@@ -610,21 +614,15 @@ def _unchanged(kind: str) -> str:
     return f", and {KINDS_OF_INPUTS[kind]} are not changed"
 
 
-def _row_or_failure(
-    estimator: Facts,
-    knobs: Mapping[str, Any],
-    targets: Mapping[str, Answers],
-    sources: Mapping[str, Labelled | None],
-    pools: Mapping[str, list[Labelled]],
-) -> Row | str:
-    """One estimator's estimate, or why there is none. One whose code fails, as a plug-in's may,
-    takes nothing from the others."""
+def _or_failure(name: str, estimate: Callable[[], _Answer]) -> _Answer | str:
+    """The answer of an estimator, or that its code fails, as a plug-in's may: that takes nothing
+    from the others."""
     try:
-        return _row_of(estimator, knobs, targets, sources, pools)
+        return estimate()
     except CrosswindError:
         raise
     except Exception as error:
-        LOGGER.debug("estimator %s failed", estimator.name, exc_info=error)
+        LOGGER.debug("estimator %s failed", name, exc_info=error)
         message = one_line(f"{type(error).__name__}: {error}", 200)
         return f"its code fails on these rows ({message})"
 
@@ -675,7 +673,9 @@ def _jointly(
         elif len(models) >= access.models:
             estimator = load("estimators", entry.name)()
             targets = [each.target for each in models]
-            estimate_or_reason = estimated_jointly(estimator, sources, targets)
+            estimate_or_reason = _or_failure(
+                entry.name, partial(estimated_jointly, estimator, sources, targets)
+            )
         if isinstance(estimate_or_reason, str):
             left_out.append((entry.name, estimate_or_reason))
         else:
