@@ -144,6 +144,11 @@ def test_the_form_of_a_claim_over_cases(claim: dict[str, Any], says: str) -> Non
             {"text": "rank", "test": "ranks", "rows": {"methods": "mixed"}},
             "claims.0.rows: are 1, and the test ranks needs 3 or more",
         ),
+        (
+            {**MEAN, "by": 5},
+            "claims.0.by: is 5, and no two scores between 0 and 1 differ by that; write 0.05 for 5"
+            " points, or relative: true for percent",
+        ),
     ],
 )
 def test_what_a_claim_over_cases_names_must_be_run(claim: dict[str, Any], says: str) -> None:

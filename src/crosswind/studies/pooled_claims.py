@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
+from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.pooled_tests import AGREEMENT, BEST, MEAN, ORDER, RANKS, SHARE
 from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.claims import check_metric
@@ -271,6 +272,11 @@ def _check_fields(path: str, claim: PooledClaim) -> None:
             raise InputError(f"{path}.{name}", f"is not for the test {claim.test}", list(tests))
     if claim.test in _SIDED and claim.better is None:
         raise InputError(f"{path}.better", f"is missing, and the test {claim.test} needs it")
+    is_share = METRICS[claim.metric].unit == "fraction" and not claim.relative
+    if claim.by is not None and is_share and abs(claim.by) >= 1:
+        problem = f"is {claim.by:g}, and no two scores between 0 and 1 differ by that"
+        remedy = f"write {claim.by / 100:g} for {claim.by:g} points, or relative: true for percent"
+        raise InputError(f"{path}.by", f"{problem}; {remedy}")
 
 
 def _check_along(path: str, claim: PooledClaim) -> None:
