@@ -725,12 +725,15 @@ def test_of_many_seeds_the_page_shows_how_they_spread(number: int) -> None:
         for seed, accuracy in enumerate(accuracies)
         for row in _run("none", "erm", seed, {("best-id", "test"): float(accuracy)})
     ]
-    place = arrange(rows, "erm").shown()[0]
-    table = score_tables.seed_table(place)
-    figure = figures.seed_strips(place)
+    place_results = arrange(rows, "erm").shown()[0]
+    table = score_tables.seed_table(place_results)
+    figure = figures.seed_strips(place_results)
     assert figure is not None
     points = figure.spec["datasets"]["rows"]
-    assert len(points) == 100 and {point["b"] for point in points} == {0.5}
+    assert len(points) == 100
+    # A page of many runs has no room for a mean in each of its points.
+    means = [point["b"] for point in points if "b" in point]
+    assert means == ([] if number == 100 else [0.5])
     assert [int(point["k"]) for point in points] != sorted(range(100)) or number == 100
     shown = {round(float(accuracies[int(point["k"])]), 6) for point in points}
     assert shown == {point["a"] for point in points} and {min(shown), max(shown)} == {0.2, 0.8}

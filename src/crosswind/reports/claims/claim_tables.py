@@ -344,8 +344,8 @@ def _place_words(judgement: Judgement, judgements: Sequence[Judgement]) -> str:
 
 def _claim_words(judgement: Judgement, judgements: Sequence[Judgement]) -> str:
     """Which judgement a note is of."""
-    place = _place_words(judgement, judgements)
-    return f"Claim {judgement.number}{place} under {judgement.shift}"
+    in_place = _place_words(judgement, judgements)
+    return f"Claim {judgement.number}{in_place} under {judgement.shift}"
 
 
 def _chance_notes(judgements: list[Judgement]) -> Iterator[str]:

@@ -96,7 +96,10 @@ def answer_of(
     `verdicts`: on its claims.
     """
     told = [finding for finding in findings if finding.told]
-    main = max(told or findings, key=_size)
+    # Where none is told apart from chance, the largest says nothing of its setting: the first one of
+    # the study stands for it.
+    at_first = [finding for finding in findings if finding.place == rule_results[0].place]
+    main = max(told or at_first or findings, key=_size)
     here = next(places for places in rule_results if places.place == main.place)
     study = _AskedStudy(here, findings, resolved, runs, written)
     next_step, command = study.next_step()

@@ -324,18 +324,26 @@ def seed_strips(setting_results: PlaceResults) -> Figure | None:
     mean of the reference."""
     methods, shifts = setting_results.methods, setting_results.shifts
     data: Rows = []
-    most_seeds = 0
-    for shift, method, entry in setting_results.grid():
-        accuracies = {} if entry is None else entry.values(HEADLINE.name)
-        most_seeds = max(most_seeds, len(accuracies))
-        mean_of_all = _six(sum(accuracies.values()) / max(1, len(accuracies)))
-        for seed in spread_over_ranks(accuracies, SHOWN_SEEDS):
-            values = {"a": _six(accuracies[seed]), "b": mean_of_all}
-            data.append({"s": shift, "m": method, "k": str(seed), **values})
+    cells = [
+        (shift, method, {} if entry is None else entry.values(HEADLINE.name))
+        for shift, method, entry in setting_results.grid()
+    ]
+    most_seeds = max((len(accuracies) for _, _, accuracies in cells), default=0)
+    # The mean of the points is that of all seeds where each seed is a point. Else it stands in the
+    # first point of its method: a mean passes over points without it.
+    mean_field = "b" if most_seeds > SHOWN_SEEDS else "a"
+    for shift, method, accuracies in cells:
+        points = [
+            {"s": shift, "m": method, "k": str(seed), "a": _six(accuracies[seed])}
+            for seed in spread_over_ranks(accuracies, SHOWN_SEEDS)
+        ]
+        if points and mean_field == "b":
+            points[0]["b"] = _six(sum(accuracies.values()) / len(accuracies))
+        data += points
     y = text("m", title=None, sort=methods)
-    mean = number("b", aggregate="mean")
+    mean = number(mean_field, aggregate="mean")
     shared_tips = (("m", "method"), ("s", "shift"))
-    average = {**number("b", title="mean", format=".3f"), "aggregate": "mean"}
+    average = {**number(mean_field, title="mean", format=".3f"), "aggregate": "mean"}
     x = _score_axis(setting_results, nice=True)
     tooltip = tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
     mean_tooltip = [*tips(*shared_tips), average]
