@@ -249,6 +249,54 @@ def test_two_seeds_of_a_network_that_learns_are_not_said_to_guess() -> None:
     assert answer.startswith("erm learns nothing"), "of so few rows that many are right by chance"
 
 
+def _guesses(accuracy: Mapping[tuple[str, str], float], n_rows: int = 200) -> Findings:
+    """The findings of 30 seeds whose means are told apart, of runs of so many test rows."""
+    rows = list(scored_rows(accuracy, n=30, spread=0.01))
+    for row in rows:
+        row["metrics"]["n"] = n_rows
+    return found(iter(rows))
+
+
+def test_a_difference_of_two_guesses_is_no_finding() -> None:
+    """49% and 47% of 200 rows: 30 seeds tell them apart, and neither from guessing."""
+    means = {("none", "erm"): 0.49, ("SC", "erm"): 0.47, ("SC", "jtt"): 0.49}
+    findings = _guesses(means)
+    cost, gain = (finding for finding in findings.items if finding.metric == "accuracy")
+    assert cost.difference.p is not None and cost.difference.p < 0.001
+    assert cost.guesses and gain.guesses
+    assert not cost.told and not gain.told and not gain.about_equal
+    text = findings.to_text()
+    assert "SC for erm, accuracy: -1.6; neither is told from guessing." in text
+    assert "points of accuracy" not in text
+    assert "No answer yet: erm learns nothing" in text
+    assert findings.to_json()["comparisons"][0]["guesses"] is True
+
+
+def test_two_guesses_count_in_the_family_of_what_is_judged() -> None:
+    """Else a difference beside them would be told the more easily the less was learnt."""
+    findings = _guesses({("none", "erm"): 0.49, ("SC", "erm"): 0.47})
+    assert [finding.guesses for finding in findings.items] == [True, False]
+    assert [finding.family for finding in findings.items] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("shifted", "method", "n_rows"),
+    [
+        (0.30, 0.49, 200),  # misled: it reads the tie where it is the other way round
+        (0.49, 0.70, 200),  # the method learns what plain training does not
+        (0.49, 0.47, 20_000),  # so many rows tell 47% from guessing
+    ],
+)
+def test_what_one_side_has_learnt_is_judged(shifted: float, method: float, n_rows: int) -> None:
+    means = {("none", "erm"): 0.49, ("SC", "erm"): shifted, ("SC", "jtt"): method}
+    (gain,) = (
+        finding
+        for finding in _guesses(means, n_rows).items
+        if finding.method == "jtt" and finding.metric == "accuracy"
+    )
+    assert gain.told and not gain.guesses
+
+
 def test_a_class_that_nobody_learns_is_said_before_anything_else() -> None:
     groups = {**GROUPS, "kind=melanoma, ruler=no": -0.7, "kind=melanoma, ruler=yes": -0.69}
     (answer,) = answers(scored_rows({("none", "erm"): 0.7, ("SC", "erm"): 0.65}, groups=groups))

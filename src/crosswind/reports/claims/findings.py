@@ -361,6 +361,8 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
     accuracies = [
         finding for group in costs for finding in group if finding.metric == HEADLINE.name
     ]
+    if all(finding.guesses for finding in accuracies):
+        return "No cost could be told: with a shift and without one nothing is told from guessing."
     power = {power_words(finding) for finding in accuracies} - {""}
     if len(power) != 1:
         return "No cost could be told."
@@ -503,6 +505,8 @@ def _open(finding: Finding) -> str:
     )
     metric_words = "accuracy" if finding.metric == HEADLINE.name else "worst group"
     difference = f"{_signed(finding.difference.mean)}{_interval(finding)}"
+    if finding.guesses:
+        return f"{subject}, {metric_words}: {difference}; neither is told from guessing.{_mark(finding)}"
     if finding.difference.sd == 0:
         difference += ", the same at every seed"
     if finding.seeds:

@@ -12,13 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crosswind.evaluation.binomial import exact_bounds
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import effects_told
 from crosswind.reports.claims.shift_words import joined
 from crosswind.reports.claims.verdict_words import POWER
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
-from crosswind.reports.scores.notes import at_chance, chance_level
+from crosswind.reports.scores.notes import at_chance, chance_level, is_above_chance_on_rows
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
 
 FEW_ROWS = 30
@@ -92,9 +91,9 @@ def _costs_of(findings: Sequence[Finding], place: Place, shift: str) -> dict[str
 
 def power_words(finding: Finding) -> str:
     """The cost that a comparison would have told, as the end of a sentence; empty without a
-    spread, and where seeds are crossed with split seeds."""
+    spread, of two guesses, and where seeds are crossed with split seeds."""
     difference = finding.difference
-    if not difference.sd or difference.n < 2 or difference.crossed:
+    if finding.guesses or not difference.sd or difference.n < 2 or difference.crossed:
         return ""
     least, largest = effects_told(difference.sd, difference.n, finding.level, POWER)
     power_text = f"would have been told with a power of {POWER:.0%}"
@@ -232,7 +231,7 @@ def idle_reason(at_place: PlaceResults, unshifted: Entry) -> str:
     reference, summary = at_place.reference, unshifted.summary(HEADLINE.name)
     if summary is None:
         return ""
-    if at_chance(unshifted, HEADLINE.name) and not _is_above_chance_on_rows(unshifted):
+    if at_chance(unshifted, HEADLINE.name) and not is_above_chance_on_rows(unshifted):
         level = chance_level(unshifted, HEADLINE.name)
         assert level is not None, "what is at chance has a level of chance"
         return (
@@ -248,16 +247,6 @@ def idle_reason(at_place: PlaceResults, unshifted: Entry) -> str:
             " it with another, or give it more rows."
         )
     return ""
-
-
-def _is_above_chance_on_rows(entry: Entry) -> bool:
-    """Whether the mean accuracy is above that of guessing by more than the choice of so many test
-    rows explains: few seeds make an interval that holds chance whatever was learnt."""
-    summary, level = entry.summary(HEADLINE.name), chance_level(entry, HEADLINE.name)
-    n_rows = min(filter(None, entry.column("n")), default=0)
-    if summary is None or level is None or not n_rows:
-        return False
-    return exact_bounds(min(1.0, summary.mean), n_rows, 0.95)[0] > level
 
 
 def _never_learnt(entry: Entry) -> str:

@@ -34,6 +34,8 @@ SEEDS_OF_SPREAD = 10
 more are wanted is hundreds."""
 MOST_SEEDS = 50
 """Seeds beyond which a study is rather changed than repeated."""
+LISTING = "crosswind list methods"
+"""The command that names the methods which could be tried."""
 WORST = "worst_group"
 
 
@@ -362,7 +364,9 @@ class _AskedStudy:
                 " has in practice."
             )
         brackets = "; of single runs there is no interval"
-        if any(finding.difference.n > 1 for finding in self.all_findings):
+        if any(finding.guesses for finding in self.all_findings):
+            brackets = "; where neither side is told from guessing there is no interval"
+        elif any(finding.difference.n > 1 for finding in self.all_findings):
             brackets = "; where every seed gives the same difference there is no interval"
         if any(finding.interval is not None for finding in self.all_findings):
             brackets = f"; brackets hold {percent(first.level)} intervals"
@@ -386,11 +390,18 @@ class _AskedStudy:
                 f"crosswind show method {self._registered(method)}",
             )
         undecided = [finding for finding in self.findings if not finding.told]
+        if undecided and all(finding.guesses for finding in undecided):
+            return self._beyond_guessing(undecided)
         if undecided and not all(finding.about_equal for finding in undecided):
             return self._more_seeds(undecided)
         if self.costs and not self.effects and any(map(_is_told_loss, self.costs)):
-            return "try methods against it.", "crosswind list methods"
+            return "try methods against it.", LISTING
         return "nothing here is left open.", ""
+
+    def _beyond_guessing(self, guesses: Sequence[Finding]) -> tuple[str, str]:
+        """The next step where all that is left open are differences of two guesses."""
+        shifts = joined(list(dict.fromkeys(finding.shift for finding in guesses)))
+        return f"nothing tried under {shifts} is told from guessing; try other methods.", LISTING
 
     def _best(self, wins: Sequence[Finding]) -> str:
         """The method with the largest gain under the shift that the answer names."""
@@ -405,8 +416,7 @@ class _AskedStudy:
 
     def _more_seeds(self, undecided: Sequence[Finding]) -> tuple[str, str]:
         """How many seeds, or split seeds where a study repeats by them, would tell `EFFECT`."""
-        headline = [finding for finding in undecided if finding.metric == HEADLINE.name]
-        compared = headline or undecided
+        compared = _decisive(undecided)
         repeated = any(finding.difference.splits > 1 for finding in compared)
         name = "split seeds" if repeated else "seeds"
         needed = [finding.repeats if repeated else finding.seeds for finding in compared]
@@ -538,6 +548,13 @@ def points_with_interval(finding: Finding) -> str:
     ends = [end_in_points(size, finding.about_equal) for size in sizes]
     interval = f" [{', '.join(ends)}]" if ends else ""
     return f"{size}{interval}{f' {MARK}' if finding.doubted else ''}"
+
+
+def _decisive(undecided: Sequence[Finding]) -> Sequence[Finding]:
+    """Of comparisons that are left open those by which the number of seeds is chosen: no guesses, and
+    accuracies where there are some."""
+    learnt = [finding for finding in undecided if not finding.guesses]
+    return [finding for finding in learnt if finding.metric == HEADLINE.name] or learnt
 
 
 def _is_told_loss(finding: Finding) -> bool:

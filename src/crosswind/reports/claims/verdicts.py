@@ -24,6 +24,7 @@ from crosswind.evaluation.multiplicity import (
     percent,
     seeds_needed,
 )
+from crosswind.reports.scores.notes import is_guessing
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 
 EFFECT = 0.05
@@ -49,7 +50,9 @@ class Finding:
     the interval that excludes 0 exactly where the difference is told; `adjusted`: its p among the
     `family` comparisons. `equal_level` and `adjusted_equal`: the same of the two one-sided tests of
     equality. Each p is None where there is none. `doubted`: a run of a side told its reader to
-    doubt it.
+    doubt it. `guesses`: an accuracy of which neither side is told from guessing (`is_guessing`):
+    such a difference says nothing of a shift or a method, and is never told. It counts in the
+    family, which is then the same whatever the scores are.
     """
 
     kind: str
@@ -62,6 +65,7 @@ class Finding:
     base: float
     sides: tuple[Entry, Entry]
     doubted: bool
+    guesses: bool = False
     level: float = LEVEL
     equal_level: float = 2 * LEVEL - 1
     adjusted: float | None = None
@@ -83,13 +87,14 @@ class Finding:
     @property
     def told(self) -> bool:
         """Whether the tests say that there is a difference."""
-        return self.adjusted is not None and self.adjusted < ALPHA
+        return not self.guesses and self.adjusted is not None and self.adjusted < ALPHA
 
     @property
     def about_equal(self) -> bool:
         """Whether the tests say that the difference is less than `MARGIN`. It may be told, too:
         then there is one, and small."""
-        return self.adjusted_equal is not None and self.adjusted_equal < ALPHA
+        within = self.adjusted_equal is not None and self.adjusted_equal < ALPHA
+        return within and not self.guesses
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -98,9 +103,9 @@ class Finding:
 
         Of an equality without a difference it is that of two one-sided tests, which holds 0 (Hsu
         and others 1994). None without a spread: equal differences at every seed say nothing of
-        their uncertainty.
+        their uncertainty. None of two guesses.
         """
-        ends = _ends(self.difference)
+        ends = None if self.guesses else _ends(self.difference)
         equality_ends = _ends(self.at_level(self.equal_level)) if self.about_equal else None
         if ends is None or equality_ends is None:
             return ends
@@ -136,7 +141,7 @@ class Finding:
         return self._runs_needed() if splits == self.difference.n > 1 else None
 
     def _runs_needed(self) -> tuple[int | None, int | None] | None:
-        if not self.difference.sd:
+        if self.guesses or not self.difference.sd:
             return None
         return seeds_needed(
             self.difference.sd,
@@ -173,6 +178,7 @@ class Finding:
             "about_equal": self.about_equal,
             "seeds_to_tell": self.seeds,
             "doubted": self.doubted,
+            "guesses": self.guesses,
         }
 
 
@@ -388,4 +394,5 @@ def _compared(
             base_summary.mean,
             (entry, base),
             doubted,
+            metric == HEADLINE.name and is_guessing(entry) and is_guessing(base),
         )

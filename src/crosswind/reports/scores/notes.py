@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection
 
+from crosswind.evaluation.binomial import exact_bounds
 from crosswind.evaluation.compare import Seeds, t_quantile
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import percent
@@ -157,6 +158,40 @@ def at_chance(entry: Entry, metric: str) -> str | None:
     if low > chance:
         return ""
     return "below" if high < chance and metric != "worst_group" else "at"
+
+
+def is_above_chance_on_rows(entry: Entry) -> bool:
+    """Whether the mean accuracy is above that of guessing by more than the choice of so many test
+    rows explains: few seeds make an interval that holds chance whatever was learnt."""
+    bounds, level = _bounds_by_rows(entry), chance_level(entry, HEADLINE.name)
+    return bounds is not None and level is not None and bounds[0] > level
+
+
+def is_guessing(entry: Entry) -> bool:
+    """Whether neither the spread between runs nor the number of test rows tells the accuracy from
+    that of answers that do not depend on the input; False for results that do not name their
+    classes.
+
+    Such answers reach between the shares of the rarest and of the most frequent class. The spread
+    alone is no evidence that a model is misled: splits of one table share its rows, and where there
+    is nothing to learn all of them lie a little below guessing.
+    """
+    bounds, level = _bounds_by_rows(entry), chance_level(entry, HEADLINE.name)
+    if bounds is None or level is None or not at_chance(entry, HEADLINE.name):
+        return False
+    n_classes = max((int(count) for count in entry.column("classes") if count), default=1)
+    rarest = (1 - level) / (n_classes - 1) if n_classes > 1 else level
+    return bounds[0] <= level and bounds[1] >= min(rarest, level)
+
+
+def _bounds_by_rows(entry: Entry) -> tuple[float, float] | None:
+    """The bounds for the accuracy behind the mean of an entry, by the rows of its smallest run; None
+    where they are unknown."""
+    summary = entry.summary(HEADLINE.name)
+    n_rows = min(filter(None, entry.column("n")), default=0)
+    if summary is None or not n_rows:
+        return None
+    return exact_bounds(min(1.0, summary.mean), n_rows, LEVEL)
 
 
 def chance_words(entry: Entry, metric: str) -> str:

@@ -324,12 +324,19 @@ def _difference_cell(
 def _verdict_notes(verdicts: Verdicts, reference: str) -> list[str]:
     """The meaning of a star, and of differences that have no spread."""
     notes: list[str] = []
-    compared = [finding for finding in verdicts.values() if finding.difference.n > 1]
+    compared = [
+        finding for finding in verdicts.values() if finding.difference.n > 1 and not finding.guesses
+    ]
     if compared:
         _, star = star_words(verdicts, reference)
         n_told = sum(finding.told for finding in compared)
         notes.append(
             f"* {star} ({n_told} of {len(compared)}). No mark does not mean no difference."
+        )
+    if any(finding.guesses for finding in verdicts.values()):
+        notes.append(
+            f"No mark stands where neither a method nor {reference} is told from guessing: their"
+            " difference says nothing of robustness."
         )
     if any(finding.difference.sd == 0 for finding in verdicts.values()):
         notes.append(
