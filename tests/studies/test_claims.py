@@ -182,6 +182,25 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
             "claims.0.wins_back: compares two sides under one shift",
         ),
         (
+            {
+                "shift": "none",
+                "better": {"method": "erm", "shift": "SC"},
+                "than": {"method": "mixed", "shift": "SC"},
+            },
+            (
+                "claims.0.shift: 'none' is not heard, since every side names its own shift ('SC'"
+                " and 'SC'): leave it out here, or in a side that is to take it"
+            ),
+        ),
+        (
+            {
+                "model": "small-cnn",
+                "better": {"method": "mixed", "model": "mlp"},
+                "than": {"method": "erm", "model": "mlp"},
+            },
+            "claims.0.model: 'small-cnn' is not heard",
+        ),
+        (
             {"better": "erm", "than": None},
             "claims.0.than: is the same side as 'better', so there is nothing to compare",
         ),
