@@ -59,7 +59,7 @@ def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_f
     plan = plan_with(share)
     drawn = {draw.shift: draw for draw in plan.draws}
     assert drawn["none"].train_rows == drawn["SC"].train_rows
-    assert not [text for text in plan.warnings if "supplement" in text]
+    assert not [text for text in plan.warnings if "counterexamples" in text]
     cells = drawn["SC"].cells
     matched = cells["label=a, site=x"] + cells["label=b, site=y"]
     counter = drawn["SC"].train_rows - matched
@@ -72,10 +72,22 @@ def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_f
     assert abs(matched - largest_size) <= 1
 
 
-def test_a_number_of_counterexamples_that_are_not_there_is_drawn_as_before(plan_with: Any) -> None:
+def test_a_number_of_counterexamples_that_are_not_there_leaves_the_sizes_equal(
+    plan_with: Any,
+) -> None:
     plan = plan_with(30)
-    assert [draw.train_rows for draw in plan.draws] == [114, 104]
-    assert [text for text in plan.warnings if "asks for 30 rows and its region has 20" in text]
+    assert [draw.train_rows for draw in plan.draws] == [114, 114]
+    text = "30 counterexamples of site are asked for, and 20 rows are left for them"
+    assert [warning for warning in plan.warnings if text in warning]
+
+
+def test_a_combination_without_counterexamples_is_as_large_as_the_other_shifts(
+    plan_with: Any,
+) -> None:
+    strict = {"type": "spurious-correlation", "attribute": "site", "counterexamples": 0}
+    tie = {**strict, "counterexamples": 0.2}
+    plan = plan_with(0.2, shifts={"none": [], "SC": tie, "both": [tie, strict]})
+    assert len({draw.train_rows for draw in plan.draws}) == 1
 
 
 @pytest.mark.parametrize(

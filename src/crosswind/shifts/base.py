@@ -119,13 +119,16 @@ class Supplement:
 
     `region` bool over the cells they may come from; their number is `count`, or `share` of the rows
     drawn by weights, rounded up. `over`: each remaining row of the region is as likely ("rows"), or
-    each cell gives as many ("cells"). Two supplements are equal when all of these are.
+    each cell gives as many ("cells"). Two supplements are equal when all of these are. `content`
+    says in words what the rows are, and `effect` what follows where there are none of them.
     """
 
     region: NDArray[np.bool_]
     count: int | None = None
     share: Fraction | None = None
     over: str = "rows"
+    content: str = "rows of a supplement"
+    effect: str = ""
 
     def within(self, allowed: NDArray[np.bool_]) -> Supplement:
         """The supplement with its region cut to `allowed`."""

@@ -140,10 +140,16 @@ class SpuriousCorrelation(Shift):
             region = ~matched
         full_region = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
         is_count = isinstance(self.counterexamples, int)
-        if is_count:
-            supplement = Supplement(full_region, count=int(extra))
-        else:
-            supplement = Supplement(full_region, share=extra)
+        supplement = Supplement(
+            full_region,
+            count=int(extra) if is_count else None,
+            share=None if is_count else extra,
+            content=f"counterexamples of {self.attribute}",
+            effect=(
+                f": {self.attribute} tells {cells.label.name} in every row of this set; leave it out"
+                " of this combination, or write counterexamples: 0 where that is meant"
+            ),
+        )
         return NormalForm(cells.shape, form.factors, (supplement,))
 
     def _refuse_idle(

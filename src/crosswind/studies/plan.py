@@ -44,6 +44,7 @@ from crosswind.studies.draw_sizes import (
     DRAWS,
     balanced_rows,
     counted_draw,
+    draw_that_gives,
     equal_rows,
     sources_of,
 )
@@ -227,8 +228,12 @@ class _Planner:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
         other_labels = sets_with_another_label(study, point, self.datasets)
-        point = self._with_rows(point)
+        shared_rows, point = self._with_rows(point)
         split, counts = counted_draw(study, point, split_seed, self.datasets)
+        if shared_rows is not None and point.rows is None and counts.train_rows < shared_rows:
+            draw = draw_that_gives(study, point, split_seed, self.datasets, shared_rows)
+            point = replace(point, draw=draw)
+            split, counts = counted_draw(study, point, split_seed, self.datasets)
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
@@ -322,19 +327,19 @@ class _Planner:
             notes += tie_notes(name, spec, self.datasets[name])
         return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
 
-    def _with_rows(self, point: StudyPoint) -> StudyPoint:
+    def _with_rows(self, point: StudyPoint) -> tuple[int | None, StudyPoint]:
         """The point, with `equal` and `balanced` written as the numbers of rows that they stand
-        for."""
+        for, after that number; None for another draw."""
         if isinstance(point.draw, str) and point.draw not in DRAWS:
             choices = [*DRAWS, "a number of rows a cell", "{total: rows}"]
             raise unknown(point.fields["draw"], "draw", point.draw, choices)
         if point.draw not in ("equal", "balanced"):
-            return point
+            return None, point
         key = (point.data, point.draw)
         if key not in self.shared_rows:
             rows_of = equal_rows if point.draw == "equal" else balanced_rows
             self.shared_rows[key] = rows_of(self.study, point, self.datasets)
-        return replace(point, draw={"total": self.shared_rows[key]})
+        return self.shared_rows[key], replace(point, draw={"total": self.shared_rows[key]})
 
     def _check_point(
         self,
