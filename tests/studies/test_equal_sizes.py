@@ -125,3 +125,15 @@ def test_a_field_of_another_form_is_refused_with_how_it_is_written(
 ) -> None:
     with pytest.raises(InputError, match=says):
         plan_with(0.1, **fields)
+
+
+def test_a_strength_under_all_rows_is_told_as_it_is_there(plan_with: Any) -> None:
+    shifts = {"tied": {"type": "spurious-correlation", "attribute": "site", "strength": 0.5}}
+    plan = plan_with(0, shifts=shifts, sizes={"many": "all"})
+    matched, unmatched = MATCHED - TESTED - 48, UNMATCHED - TESTED - 10
+    drawn = matched / (matched + unmatched / 3)  # P(a|y) 0.75: a third beside a matched row
+    [draw] = plan.draws
+    assert draw.matched_shares["site"] == pytest.approx({"a": drawn, "b": drawn}, abs=0.02)
+    [told] = [text for text in plan.warnings if "strength: 0.5" in text]
+    assert "94% of a show site x, not the 75%" in told
+    assert "strength" not in "".join(plan_with(0, shifts=shifts).warnings)

@@ -262,6 +262,7 @@ class _Planner:
             *other_labels,
             *uneven_tests(study, point.data, counts, used[point.data]),
             *single_rows(counts),
+            *counts.shares_asked_otherwise(split),
         ]
         for method in methods.values():
             warnings += method_warnings(point, method, counts, split, inputs, trained)
