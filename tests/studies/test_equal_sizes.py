@@ -137,3 +137,14 @@ def test_a_strength_under_all_rows_is_told_as_it_is_there(plan_with: Any) -> Non
     [told] = [text for text in plan.warnings if "strength: 0.5" in text]
     assert "94% of a show site x, not the 75%" in told
     assert "strength" not in "".join(plan_with(0, shifts=shifts).warnings)
+
+
+def test_a_number_of_rows_that_is_too_large_is_refused_at_the_shift_that_asks(
+    plan_with: Any,
+) -> None:
+    rare = {"type": "low-data-drift", "attribute": "site", "low": "y", "count": 5000}
+    with pytest.raises(InputError) as caught:
+        plan_with(0.1, shifts={"none": [], "LDD": rare})
+    assert str(caught.value).startswith(
+        "shifts.LDD: asks for 5,000 rows of site y, and the training"
+    )

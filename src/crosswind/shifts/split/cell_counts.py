@@ -226,9 +226,15 @@ def _by_weights(
         )
         raise InputError(fields.draw, problem)
     if number == 0:
+        numbers = [
+            f"{supplement.count:,} {supplement.content}"
+            for supplement in form.supplements
+            if supplement.count is not None
+        ]
         raise InputError(
-            fields.draw,
-            f"asks for {total} rows for {fields.what}, and the supplements alone ask for as many",
+            fields.law,
+            f"asks for {' and '.join(numbers)}, and {fields.what} has {total:,} rows in all, so that"
+            " no row beside them is left: ask for fewer, or for a larger size",
         )
     planned = weights / weights.sum() * number  # in this order no weight is too small
     expected = _filled(planned, weights, sizes, number)
