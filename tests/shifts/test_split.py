@@ -568,7 +568,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"spec": MANY, "draw": {"total": 20}},
-        "draw: asks for 20 rows for the training set, and the supplements alone",
+        "shift: asks for 99 counterexamples of a, and the training set has 20 rows in all",
     ),
     (
         {"sets": {"test": SetPlan("test", draw=parse_draw({"total": 99}))}},

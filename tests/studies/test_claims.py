@@ -163,6 +163,11 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
             "claims.0.than.minus: is the same score as its side's, so there is no gap",
         ),
         ({"margin": 0}, "claims.0.margin: must be above 0, not 0"),
+        ({"margin": 3}, "claims.0.margin: must be at most 1, not 3; write 0.03 for 3%"),
+        (
+            {"margin": 1},
+            "claims.0.margin: is 1, which two scores between 0 and 1 always keep; write 0.01 for 1",
+        ),
         (
             {"margin": 0.03, "wins_back": 0.3},
             "claims.0.wins_back: takes no gap (minus) and no margin",

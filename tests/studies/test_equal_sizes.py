@@ -148,3 +148,49 @@ def test_a_number_of_rows_that_is_too_large_is_refused_at_the_shift_that_asks(
     assert str(caught.value).startswith(
         "shifts.LDD: asks for 5,000 rows of site y, and the training"
     )
+
+
+@pytest.mark.parametrize(
+    ("counterexamples", "says"),
+    [
+        (
+            5.0,
+            "counterexamples: 5.0 is a share, 500% of the matched rows, so that more rows contradict",
+        ),
+        (5.0, "than show it; write 5 for 5 rows or 0.05 for 5%"),
+        (1.5, "than show it; write 0.015 for 1.5%"),
+        (1, "counterexamples: 1 is a single row; write 1.0 for as many as matched rows"),
+    ],
+)
+def test_counterexamples_that_may_be_meant_otherwise_are_told_of(
+    plan_with: Any, counterexamples: Any, says: str
+) -> None:
+    assert any(says in warning for warning in plan_with(counterexamples).warnings)
+    for plain in (0.2, 1.0, 5):
+        warnings = plan_with(plain).warnings
+        assert not any(warning.startswith("counterexamples") for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"label_noise": 20}, "not 20.0; write 0.2 for 20%"),
+        ({"sizes": {"half": 0.9}}, ""),
+        ({"sampler": {"mixture": "50%"}}, "must be a number, not '50%'; write 0.5 for 50%"),
+        ({"shifts": {"SC": {"strength": 80}}}, r"in \[0, 1\], not 80.0; write 0.8 for 80%"),
+        ({"shifts": {"SC": {"counterexamples": "20%"}}}, "not '20%'; write 0.2 for 20%"),
+        ({"shifts": {"SC": {"strength": 800}}}, r"in \[0, 1\], not 800.0$"),
+    ],
+)
+def test_a_percentage_is_refused_with_the_share_that_it_stands_for(
+    plan_with: Any, fields: dict[str, Any], says: str
+) -> None:
+    if "shifts" in fields:
+        tie = {"type": "spurious-correlation", "attribute": "site", **fields["shifts"]["SC"]}
+        fields = {"shifts": {"SC": tie}}
+    if says:
+        with pytest.raises(InputError, match=says):
+            plan_with(0.1, **fields)
+    else:
+        plan = plan_with(0.1, **fields)
+        assert any("0.9 is a part of one row of each cell" in text for text in plan.warnings)

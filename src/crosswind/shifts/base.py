@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.errors import InputError, share_hint, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
@@ -439,7 +439,8 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
             bounds = f"in [{low}, {high}]"
         raise InputError(
             field,
-            f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}',
+            f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}'
+            + (share_hint(value) if high == 1 or isinstance(value, str) else ""),
         )
     return number
 

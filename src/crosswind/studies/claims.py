@@ -116,6 +116,9 @@ class _ClaimChecker:
         if not claim_points:
             raise InputError(path, f"the study has no {description} together")
         refuse_unheard_limits(path, claim, [claim.better, claim.than])
+        if claim.margin == 1:
+            problem = "is 1, which two scores between 0 and 1 always keep; write 0.01 for 1 point"
+            raise InputError(f"{path}.margin", problem)
         better, than = sides_of(claim.model_dump(), self.study.reference)
         side_points = {}
         for name, side in (("better", better), ("than", than)):
