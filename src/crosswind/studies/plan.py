@@ -48,7 +48,13 @@ from crosswind.studies.draw_sizes import (
     equal_rows,
     sources_of,
 )
-from crosswind.studies.estimates import check_changes, check_estimators
+from crosswind.studies.estimates import (
+    access_of,
+    check_changes,
+    check_estimators,
+    check_handed,
+    kind_of_neighbours,
+)
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.plan_checks import (
@@ -202,6 +208,15 @@ class _Planner:
                 dataset = build_dataset(values, f"data.{name}")
                 check_data(dataset, spec, f"data.{name}")
                 self.values[name], self.datasets[name] = values, dataset
+        kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
+        for label, estimator in self.estimators.items():
+            access = access_of(estimator)
+            # Of data that are all there and of another kind, `check_changes` says so.
+            if kind_of_neighbours(access, estimator["knobs"]) in kinds or set(study.data) - set(
+                self.datasets
+            ):
+                with obstacles.noted():
+                    check_handed(f"estimators.{label}", access, estimator["knobs"])
         obstacles.refuse()
         self.data_of_models = data_of(study.models)
         self.trained = {
@@ -212,7 +227,6 @@ class _Planner:
         untrained = len(self.models) - len(self.trained)
         networks = len(self.trained) * len(self.methods) + untrained
         networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
-        kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
         check_estimators(study, self.estimators, networks, kinds)
         # A run follows these only where its study asks for them, since each may keep one more
         # step: they are part of it.
