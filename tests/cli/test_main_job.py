@@ -120,6 +120,21 @@ def test_a_second_call_executes_nothing(store: Path, capsys: Any) -> None:
     assert "0 runs in" in text
 
 
+def test_a_run_is_shown_in_words_with_rounded_numbers(store: Path, capsys: Any) -> None:
+    from crosswind.storage.store import Store
+
+    with Store.open(store) as opened:
+        key = opened.runs("demo")[0]["key"]
+    text = said(["show", "run", f"{store}#{key[:10]}"], capsys)
+    assert text.startswith(
+        f"{key}: a row of the tables, finished\n  in the study demo: data digits,"
+    )
+    assert " UTC, took " in text and "Scores on test, by best-id\n  rows: 450\n" in text
+    for raw in ("None", "{'", "step_seconds", "worst_group", "nll"):
+        assert raw not in text
+    assert not re.search(r"\d\.\d{6}", text)
+
+
 def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> None:
     from crosswind.storage.store import Store
 

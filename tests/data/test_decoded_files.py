@@ -19,6 +19,7 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.data import decoding
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoded_files import DecodedPictures, decoded_folder
+from crosswind.data.held_pictures import pictures_of
 from crosswind.data.sources.base import open_source
 
 N_FILES = 12
@@ -252,3 +253,25 @@ def test_pictures_that_outlive_their_module_end_without_a_word(
         for name in ("os", "contextlib"):
             emptied.setattr(f"crosswind.data.decoded_files.{name}", None, raising=False)
         pictures.__del__()
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_a_picture_that_is_drawn_by_its_transparency_alone_is_refused(
+    tmp_path: Path, mode: str
+) -> None:
+    """Black ink on nothing, as drawing programs write it: without transparency all of it is black."""
+    alpha = np.zeros((8, 8), dtype=np.uint8)
+    alpha[2:5, 3:6] = 255
+    drawn = np.stack([np.zeros_like(alpha)] * (len(mode) - 1) + [alpha], axis=-1)
+    Image.fromarray(drawn, mode).save(tmp_path / "ink.png")
+    with pytest.raises(decoding.Refused, match="transparency alone.*on a background first"):
+        decoding.decoded(tmp_path / "ink.png", 8)
+    assert "transparency alone" in decoding.unreadable(tmp_path / "ink.png")
+    with pytest.raises(DataError, match="image 0 is drawn by its transparency alone"):
+        pictures_of([Image.open(tmp_path / "ink.png")])
+    drawn[..., :-1] = 255 - alpha[..., None]
+    Image.fromarray(drawn, mode).save(tmp_path / "ink.png")
+    assert np.ptp(decoding.decoded(tmp_path / "ink.png", 8)) == 255
+    drawn[..., :-1], drawn[..., -1] = 7, 255
+    Image.fromarray(drawn, mode).save(tmp_path / "plain.png")
+    assert (decoding.decoded(tmp_path / "plain.png", 8) == 7).all()

@@ -18,8 +18,8 @@ from tests.execution.toys import JOB, graph, planned
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
 from crosswind.execution.engines.inline import Inline
-from crosswind.execution.engines.pool import WorkerPool
-from crosswind.execution.engines.worker import one_thread
+from crosswind.execution.engines.pool import WorkerPool, _Worker
+from crosswind.execution.engines.worker import one_thread, perform
 from crosswind.execution.job_order import JobOrder
 from crosswind.execution.scheduler import drive
 from crosswind.storage.artifacts import artifact_folder
@@ -242,6 +242,26 @@ def test_a_time_limit_ends_a_run(workers, tmp_path):
         runs["hang"]["reason"] == "time limit: the run took more than 0.4 seconds"
         and runs["hang"]["attempts"] == 1
     )
+
+
+def test_loading_libraries_is_not_the_time_of_a_run(tmp_path, monkeypatch):
+    (tmp_path / "libraries_of_a_toy.py").write_text("")
+    monkeypatch.setattr("crosswind.execution.engines.worker.TRAINS", "libraries_of_a_toy")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = []
+    task = {"key": "a", "kind": "fit", "following": []}
+    perform("os:getpid", task, print, lambda: loaded.append("libraries_of_a_toy" in sys.modules))
+    assert loaded == [True]
+
+    worker = _Worker("module:function", 1, [], 0, os.open(tmp_path, os.O_RDONLY))
+    try:
+        worker.limit = 1.0
+        worker.ready()
+        assert worker.deadline > time.monotonic() + 60
+        worker.loaded()
+        assert worker.deadline < time.monotonic() + 1.1
+    finally:
+        worker.end()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -15,6 +15,7 @@ from tests.cli.test_fuzz_stores import whole_store
 
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import Seeds, over_runs, unpaired, unpaired_runs
+from crosswind.reports.comparison import _differing_fields
 from crosswind.storage.store import Store
 
 
@@ -218,6 +219,22 @@ def test_data_that_are_declared_otherwise_are_told(tmp_path: Path, capsys: Any) 
     assert note.startswith("The studies do not declare these alike, so the rows may be others")
     assert re.search(rf": data\.{name} \(options(\.path)?\)\.$", note), note
     assert "do not declare" not in compared(first_store, first_store, capsys)["notes"][-1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("moles.csv", "./moles.csv", True),
+        ("data/moles.csv", "/home/me/data/../data/moles.csv", True),
+        ("moles.csv", "other.csv", False),
+        ("/a/moles.csv", "/b/moles.csv", False),
+        ("data/moles.csv", "old/moles.csv", False),
+    ],
+)
+def test_two_spellings_of_a_path_are_one_place(first: str, second: str, is_one: bool) -> None:
+    data = [{"options": {"path": path, "size": 8}} for path in (first, second)]
+    assert (_differing_fields(*data) == []) is is_one
+    assert _differing_fields({"label": first}, {"label": second}) == ["label"]
 
 
 def test_a_side_without_the_score_is_the_one_that_is_named(tmp_path: Path, capsys: Any) -> None:

@@ -14,6 +14,7 @@ from tests.reports.test_questions import GROUPS, scored_rows
 
 from crosswind.reports.claims.answer_picture import picture_of, picture_of_findings
 from crosswind.reports.claims.findings import Findings, find
+from crosswind.reports.claims.judgements import judge
 from crosswind.reports.claims.shift_words import shift_clause
 from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF
@@ -355,6 +356,35 @@ def test_the_first_screen_says_how_many_claims_hold() -> None:
     answer = answer_of(place_results, findings.items, about, [], {}, verdicts)
     assert answer.certainty.endswith(
         " Claims, a family of their own: holds 2, cannot tell 1, not run yet 1."
+    )
+
+
+def test_a_claim_of_a_cost_that_holds_is_named_where_no_comparison_tells_one() -> None:
+    """One claim alone is told by runs that do not tell it beside nine other comparisons."""
+    means = {**dict.fromkeys(ACCURACY, 0.8), ("SC", "erm"): 0.745}
+    rows = scored_rows(means, 5, 0.03)
+    sides = {
+        "better": {"method": "erm", "model": None, "shift": "none", "set": None, "minus": None},
+        "than": {"method": "erm", "model": None, "shift": "SC", "set": None, "minus": None},
+    }
+    open_fields = ("data", "shift", "size", "model", "rule", "wins_back", "margin")
+    claim = {"text": "SC costs", "set": "test", "metric": "accuracy", **sides}
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": SHIFTS,
+        "sets": {"test": {"law": "uniform"}},
+        "claims": [{**claim, **dict.fromkeys(open_fields)}],
+    }
+    arranged = arrange(rows)
+    (judgement,) = judge(arranged, about)
+    findings = find(arranged.shown(["last"]), about, [judgement], [])
+    assert findings is not None and judgement.verdict == "holds"
+    assert not the(findings, COST, "SC", "erm").told
+    assert re.search(
+        r"^No shift is shown to cost accuracy .* by all \d+ comparisons together; by the study's claims,"
+        r" judged apart: SC costs \d\.\d points\.$",
+        findings.answer.sentences[0],
     )
 
 

@@ -266,7 +266,25 @@ def test_counterexamples_run_out_by_name() -> None:
     spec = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.1}
     split = make_split({"d": data}, "d", plan(spec, 40, 1, Roles(0, 0), sets={}), 0)
     assert len(split.train) == 80 + 2
-    assert split.warnings == ("train: a supplement asks for 8 rows and its region has 2 left",)
+    assert split.warnings == (
+        "train: 8 counterexamples of a are asked for, and 2 rows are left for them",
+    )
+
+
+def test_a_combination_that_leaves_no_counterexample_says_that_the_tie_is_perfect() -> None:
+    data = world((2, 2, 2), np.array([[[50, 50], [0, 9]], [[0, 9], [50, 50]]]))
+    ties = [{"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.1}]
+    only = {"type": "only", "attribute": "b", "values": ["b0"]}
+    split = make_split({"d": data}, "d", plan([*ties, only], 40, 2, Roles(0, 0), sets={}), 0)
+    assert len(split.train) == 80
+    assert (
+        "train: 8 counterexamples of a are asked for, and no row is left for them: a tells y in every"
+        " row of this set; leave it out of this combination, or write counterexamples: 0 where that"
+        " is meant"
+    ) in split.warnings
+    contrary = {**ties[0], "matching": {"y0": "a0", "y1": "a1"}, "counterexamples": 0}
+    split = make_split({"d": data}, "d", plan([*ties, contrary], 40, 2, Roles(0, 0), sets={}), 0)
+    assert any("the shifts together leave no cell for them" in text for text in split.warnings)
 
 
 def test_counterexamples_from_all_cells_never_repeat_a_row() -> None:
@@ -550,7 +568,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"spec": MANY, "draw": {"total": 20}},
-        "draw: asks for 20 rows for the training set, and the supplements alone",
+        "shift: asks for 99 counterexamples of a, and the training set has 20 rows in all",
     ),
     (
         {"sets": {"test": SetPlan("test", draw=parse_draw({"total": 99}))}},
@@ -656,7 +674,8 @@ def test_a_supplement_takes_only_what_the_one_before_left() -> None:
     allotment = allot(both, pool, "rows", parse_draw(2), 0, Fields())
     assert allotment.counts.tolist() == [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert allotment.warnings == [
-        f"a supplement asks for 3 rows and its region has {left} left" for left in (1, 0)
+        "3 rows of a a1 are asked for, and 1 row is left for them",
+        "3 rows of a a1 are asked for, and no row is left for them: training never shows a a1",
     ]
 
 

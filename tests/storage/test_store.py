@@ -462,7 +462,11 @@ BAD = {
     "folder for file": (_folder_for_file, "is a folder"),
     "text": (_written(FILE_NAME, b"a: 1\n"), "not an SQLite database"),
     "empty": (_written(FILE_NAME, b""), "is empty"),
-    "other file": (_written("notes.txt", b"dear diary"), "not an SQLite database"),
+    "other file": (
+        _written("notes.txt", b"dear diary"),
+        "not an SQLite .*; name the folder that `crosswind run STUDY --out FOLDER` writes",
+    ),
+    "study file": (_written("s.yaml", b"name: s"), "`crosswind run /.*s.yaml --out FOLDER`"),
     "truncated": (_truncated(0.5), "is damaged"),
     "header only": (_truncated(0.0002), "not an SQLite database|is damaged"),
     "scrambled": (_scrambled, "is damaged"),

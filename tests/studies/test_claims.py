@@ -163,6 +163,11 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
             "claims.0.than.minus: is the same score as its side's, so there is no gap",
         ),
         ({"margin": 0}, "claims.0.margin: must be above 0, not 0"),
+        ({"margin": 3}, "claims.0.margin: must be at most 1, not 3; write 0.03 for 3%"),
+        (
+            {"margin": 1},
+            "claims.0.margin: is 1, which two scores between 0 and 1 always keep; write 0.01 for 1",
+        ),
         (
             {"margin": 0.03, "wins_back": 0.3},
             "claims.0.wins_back: takes no gap (minus) and no margin",
@@ -180,6 +185,25 @@ def test_the_form_of_a_claim(claim: dict[str, Any], says: str) -> None:
                 "shift": None,
             },
             "claims.0.wins_back: compares two sides under one shift",
+        ),
+        (
+            {
+                "shift": "none",
+                "better": {"method": "erm", "shift": "SC"},
+                "than": {"method": "mixed", "shift": "SC"},
+            },
+            (
+                "claims.0.shift: 'none' is not heard, since every side names its own shift ('SC'"
+                " and 'SC'): leave it out here, or in a side that is to take it"
+            ),
+        ),
+        (
+            {
+                "model": "small-cnn",
+                "better": {"method": "mixed", "model": "mlp"},
+                "than": {"method": "erm", "model": "mlp"},
+            },
+            "claims.0.model: 'small-cnn' is not heard",
         ),
         (
             {"better": "erm", "than": None},

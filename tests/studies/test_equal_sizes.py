@@ -59,7 +59,7 @@ def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_f
     plan = plan_with(share)
     drawn = {draw.shift: draw for draw in plan.draws}
     assert drawn["none"].train_rows == drawn["SC"].train_rows
-    assert not [text for text in plan.warnings if "supplement" in text]
+    assert not [text for text in plan.warnings if "counterexamples" in text]
     cells = drawn["SC"].cells
     matched = cells["label=a, site=x"] + cells["label=b, site=y"]
     counter = drawn["SC"].train_rows - matched
@@ -72,10 +72,22 @@ def test_as_many_rows_under_every_shift_and_all_counterexamples_that_are_asked_f
     assert abs(matched - largest_size) <= 1
 
 
-def test_a_number_of_counterexamples_that_are_not_there_is_drawn_as_before(plan_with: Any) -> None:
+def test_a_number_of_counterexamples_that_are_not_there_leaves_the_sizes_equal(
+    plan_with: Any,
+) -> None:
     plan = plan_with(30)
-    assert [draw.train_rows for draw in plan.draws] == [114, 104]
-    assert [text for text in plan.warnings if "asks for 30 rows and its region has 20" in text]
+    assert [draw.train_rows for draw in plan.draws] == [114, 114]
+    text = "30 counterexamples of site are asked for, and 20 rows are left for them"
+    assert [warning for warning in plan.warnings if text in warning]
+
+
+def test_a_combination_without_counterexamples_is_as_large_as_the_other_shifts(
+    plan_with: Any,
+) -> None:
+    strict = {"type": "spurious-correlation", "attribute": "site", "counterexamples": 0}
+    tie = {**strict, "counterexamples": 0.2}
+    plan = plan_with(0.2, shifts={"none": [], "SC": tie, "both": [tie, strict]})
+    assert len({draw.train_rows for draw in plan.draws}) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,3 +125,72 @@ def test_a_field_of_another_form_is_refused_with_how_it_is_written(
 ) -> None:
     with pytest.raises(InputError, match=says):
         plan_with(0.1, **fields)
+
+
+def test_a_strength_under_all_rows_is_told_as_it_is_there(plan_with: Any) -> None:
+    shifts = {"tied": {"type": "spurious-correlation", "attribute": "site", "strength": 0.5}}
+    plan = plan_with(0, shifts=shifts, sizes={"many": "all"})
+    matched, unmatched = MATCHED - TESTED - 48, UNMATCHED - TESTED - 10
+    drawn = matched / (matched + unmatched / 3)  # P(a|y) 0.75: a third beside a matched row
+    [draw] = plan.draws
+    assert draw.matched_shares["site"] == pytest.approx({"a": drawn, "b": drawn}, abs=0.02)
+    [told] = [text for text in plan.warnings if "strength: 0.5" in text]
+    assert "94% of a show site x, not the 75%" in told
+    assert "strength" not in "".join(plan_with(0, shifts=shifts).warnings)
+
+
+def test_a_number_of_rows_that_is_too_large_is_refused_at_the_shift_that_asks(
+    plan_with: Any,
+) -> None:
+    rare = {"type": "low-data-drift", "attribute": "site", "low": "y", "count": 5000}
+    with pytest.raises(InputError) as caught:
+        plan_with(0.1, shifts={"none": [], "LDD": rare})
+    assert str(caught.value).startswith(
+        "shifts.LDD: asks for 5,000 rows of site y, and the training"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counterexamples", "says"),
+    [
+        (
+            5.0,
+            "counterexamples: 5.0 is a share, 500% of the matched rows, so that more rows contradict",
+        ),
+        (5.0, "than show it; write 5 for 5 rows or 0.05 for 5%"),
+        (1.5, "than show it; write 0.015 for 1.5%"),
+        (1, "counterexamples: 1 is a single row; write 1.0 for as many as matched rows"),
+    ],
+)
+def test_counterexamples_that_may_be_meant_otherwise_are_told_of(
+    plan_with: Any, counterexamples: Any, says: str
+) -> None:
+    assert any(says in warning for warning in plan_with(counterexamples).warnings)
+    for plain in (0.2, 1.0, 5):
+        warnings = plan_with(plain).warnings
+        assert not any(warning.startswith("counterexamples") for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"label_noise": 20}, "not 20.0; write 0.2 for 20%"),
+        ({"sizes": {"half": 0.9}}, ""),
+        ({"sampler": {"mixture": "50%"}}, "must be a number, not '50%'; write 0.5 for 50%"),
+        ({"shifts": {"SC": {"strength": 80}}}, r"in \[0, 1\], not 80.0; write 0.8 for 80%"),
+        ({"shifts": {"SC": {"counterexamples": "20%"}}}, "not '20%'; write 0.2 for 20%"),
+        ({"shifts": {"SC": {"strength": 800}}}, r"in \[0, 1\], not 800.0$"),
+    ],
+)
+def test_a_percentage_is_refused_with_the_share_that_it_stands_for(
+    plan_with: Any, fields: dict[str, Any], says: str
+) -> None:
+    if "shifts" in fields:
+        tie = {"type": "spurious-correlation", "attribute": "site", **fields["shifts"]["SC"]}
+        fields = {"shifts": {"SC": tie}}
+    if says:
+        with pytest.raises(InputError, match=says):
+            plan_with(0.1, **fields)
+    else:
+        plan = plan_with(0.1, **fields)
+        assert any("0.9 is a part of one row of each cell" in text for text in plan.warnings)

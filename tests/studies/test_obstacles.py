@@ -205,3 +205,29 @@ def test_a_plan_holds_as_many_runs_as_it_says(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(planning, "MOST_RUNS", n_runs - 1)
     with pytest.raises(InputError, match=f"{n_runs:,} runs, and a plan holds"):
         plan_of("demo", "tiny")
+
+
+def test_the_models_of_changed_copies_are_named_beside_all_else(
+    tmp_path: Path, capsys: Any
+) -> None:
+    pytest.importorskip("transformers")
+    translators = {"there": "nowhere-there", "back": "nowhere-back"}
+    lacking = {
+        **STUDY,
+        "data": {
+            **STUDY["data"],
+            "tissue": {"source": "camelyon17", "label": "tumor", "attributes": ["hospital"]},
+        },
+        "estimators": {"ni-backtranslation": translators, "ni-ssmba": {"model": "nowhere-bert"}},
+    }
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(lacking, sort_keys=False))
+    assert _status(["plan", str(file)]) == 2
+    printed = capsys.readouterr().err
+    for words in (
+        "camelyon17",
+        "'nowhere-there'",
+        "back: there is no folder 'nowhere-back'",
+        "'nowhere-bert'",
+    ):
+        assert words in printed

@@ -77,6 +77,19 @@ def test_the_form_of_a_claim_over_cases(claim: dict[str, Any], says: str) -> Non
             {**MEAN, "better": {"methods": "mixed", "shift": "sc"}},
             "claims.0.better.shift: unknown shift 'sc'",
         ),
+        (
+            {
+                **MEAN,
+                "shift": ["SC", "none"],
+                "better": {"methods": "mixed", "shift": "SC"},
+                "than": {"methods": "erm", "shift": "SC"},
+            },
+            "claims.0.shift: 'none' is not heard, since every side names its own shift",
+        ),
+        (
+            {**ORDER, "data": "digits", "better": {"methods": "erm", "data": "digits"}},
+            "claims.0.along: must name three or more conditions",
+        ),
         ({**MEAN, "better": {"family": "augmentation"}}, "claims.0.better.family: unknown family"),
         ({**MEAN, "than": {"methods": "mixed", "shift": "SC"}}, "claims.0.than: is the same side"),
         (

@@ -25,6 +25,8 @@ _LAWS = {
 }
 _CELLS = 4
 """Cells of a draw whose training rows are printed; --json has all."""
+_LISTED_CLASSES = 6
+"""Classes whose shares of matched rows are printed one by one; of more the range is."""
 _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")
 
 
@@ -103,8 +105,23 @@ def _draw_lines(planned: Plan) -> Iterator[str]:
     )
     yield from dict.fromkeys(matched)
     for draw in planned.draws:
+        yield from _matched_shares(draw)
+    for draw in planned.draws:
         yield from _cells(draw)
         yield from _environments(draw)
+
+
+def _matched_shares(draw: DrawReport) -> Iterator[str]:
+    """How much of each class's training rows shows a value that is matched with it."""
+    for attribute, shares in draw.matched_shares.items():
+        size = f", {draw.size}" if draw.size else ""
+        where = f"rows that show {attribute} as matched, in {draw.source} under {draw.shift}{size}"
+        if len(shares) <= _LISTED_CLASSES:
+            yield f"{where}: " + ", ".join(
+                f"{share:.0%} of {label}" for label, share in shares.items()
+            )
+        else:
+            yield f"{where}: {min(shares.values()):.0%} to {max(shares.values()):.0%} of each class"
 
 
 def _runs_without_data(study: str, scale: str | None, settings: list[str] | None) -> int | None:

@@ -223,6 +223,7 @@ def _study(name: str) -> Card:
 
 
 def _run(word: str) -> Card:
+    from crosswind.cli.run_card import run_lines
     from crosswind.storage.predictions_file import TEXTS
     from crosswind.storage.store import Store, split_name
 
@@ -239,7 +240,7 @@ def _run(word: str) -> Card:
     texts = [Path(job["artifacts"]) / TEXTS for job in needed if job["artifacts"] is not None]
     record["answers"] = [str(path) for path in texts if path.is_file()]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
-    return record, "\n".join(f"{key}: {value}" for key, value in record.items())
+    return record, "\n".join(run_lines(record))
 
 
 def _source_card(source_facts: Facts) -> list[str]:

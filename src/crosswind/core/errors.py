@@ -167,6 +167,18 @@ def shown(value: object, limit: int = 80) -> str:
     return one_line(repr(value), limit)
 
 
+def share_hint(value: object) -> str:
+    """How a percentage is written where a share is meant: `; write 0.2 for 20%`; empty where a value
+    is none."""
+    is_percentage = isinstance(value, str) and value.strip().endswith("%")
+    try:
+        percent = float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        return ""
+    is_percentage = is_percentage or (isinstance(value, int | float) and percent > 1)
+    return f"; write {percent / 100:g} for {percent:g}%" if is_percentage and percent <= 100 else ""
+
+
 def unknown(field: str, kind: str, word: object, choices: Iterable[object]) -> InputError:
     """The error for a name that is not in a list: names the nearest valid one and the list."""
     names = [str(choice) for choice in choices]

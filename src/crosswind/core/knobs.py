@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.errors import InputError, share_hint, shown, unknown
 
 REQUIRED = dataclasses.MISSING
 """The default of a knob whose value the user must give."""
@@ -479,7 +479,8 @@ def check(declared: Knob, value: Any, path: str) -> Any:
         if str(value) not in words:
             raise unknown(path, "value", value, words)
     if isinstance(value, int | float) and not _is_inside(value, declared.domain):
-        raise InputError(path, f"must be in {declared.domain}, not {value!r}")
+        problem = f"must be in {declared.domain}, not {value!r}"
+        raise InputError(path, problem + _share_hint(declared, value))
     return value
 
 
@@ -494,8 +495,13 @@ def _of_its_kind(declared: Knob, value: Any, path: str) -> Any:
         is_allowed = not is_nan and _kind_of(value) in kinds
     if not is_allowed:
         problem = f"must be {_expected(declared)}, not {'a NaN' if is_nan else shown(value)}"
-        raise InputError(path, problem)
+        raise InputError(path, problem + _share_hint(declared, value))
     return value
+
+
+def _share_hint(declared: Knob, value: Any) -> str:
+    """How a percentage is written for a knob that is a share."""
+    return share_hint(value) if declared.domain in ("[0, 1]", "(0, 1]") else ""
 
 
 def _converted(value: Any, kinds: Sequence[str]) -> Any:

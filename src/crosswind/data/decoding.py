@@ -1,8 +1,8 @@
 """Image files as pixels: what sources that read files of pictures share.
 
-A picture is turned as its EXIF data say, made RGB (transparency is dropped) and resized to a square
-without keeping its proportions, bilinearly with PIL's own filter. What is no whole image is refused
-in one sentence that names it.
+A picture is turned as its EXIF data say, made RGB (transparency is dropped, and a picture that is
+drawn by it alone is refused) and resized to a square without keeping its proportions, bilinearly
+with PIL's own filter. What is no whole image is refused in one sentence that names it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ _ENDS = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG": b"IEND"}
 """How files of pictures begin, and what stands at their end."""
 _DEPTH, _GREY_OF_16_BITS = slice(24, 26), b"\x10\x00"
 """Where a PNG file says its bits a channel and its kind, and what it says of 16 bits and grey."""
+_TRANSPARENT_KINDS = (4, 6)
+"""The kinds of PNG files whose pixels have transparency: grey and RGB."""
+BY_TRANSPARENCY = (
+    "is drawn by its transparency alone, which is dropped, so that every pixel is of one colour; put"
+    " it on a background first (such as mogrify -background white -alpha remove FILE)"
+)
+"""Why a picture of one colour that is transparent in places is no picture here."""
 _TAIL = 256  # bytes, of which some programs append a few to a picture
 
 
@@ -54,8 +61,11 @@ def unreadable(file: Path) -> str:
         if end is not None:
             size = opened.seek(0, os.SEEK_END)
             opened.seek(max(0, size - _TAIL))
-            is_deep = head.startswith(b"\x89PNG") and head[_DEPTH] == _GREY_OF_16_BITS
-            if end in opened.read() and not is_deep:
+            is_png = head.startswith(b"\x89PNG") and len(head) == _DEPTH.stop
+            is_doubtful = is_png and (
+                head[_DEPTH] == _GREY_OF_16_BITS or head[_DEPTH][1] in _TRANSPARENT_KINDS
+            )
+            if end in opened.read() and not is_doubtful:
                 return ""
         elif _begins_as_picture(file):
             return ""
@@ -80,6 +90,15 @@ def _begins_as_picture(file: Path) -> bool:
 def _is_deep(mode: str) -> bool:
     """Whether pixels of a mode of PIL have more than 8 bits."""
     return mode.startswith("I") or mode == "F"
+
+
+def drawn_by_transparency(picture: Any) -> bool:
+    """Whether a picture of PIL has one colour and is transparent in places alone, so that nothing of
+    what it shows is in its colours."""
+    if not picture.has_transparency_data:
+        return False
+    *colours, (clearest, densest) = picture.convert("RGBA").getextrema()
+    return clearest != densest and all(low == high for low, high in colours)
 
 
 def decoder(
@@ -141,6 +160,8 @@ def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]
                     f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8"
                     " bits first"
                 )
+            if drawn_by_transparency(opened):
+                raise Refused(BY_TRANSPARENCY)
             upright = ImageOps.exif_transpose(opened)
             if min(upright.size) <= 2 * border:
                 raise Refused(f"is no larger than its border of {border} pixels")

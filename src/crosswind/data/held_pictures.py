@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, shown
 from crosswind.core.types import InputSpec
+from crosswind.data.decoding import BY_TRANSPARENCY, drawn_by_transparency
 
 _LAST = "put the channels last, x.transpose(0, 2, 3, 1)"
 _KINDS = "uint8 [h, w] or uint8 [h, w, 1] or [h, w, 3] each"
@@ -22,6 +23,8 @@ def picture_of(image: Any, image_words: str) -> NDArray[np.uint8]:
                 f"{image_words} has pixels of more than 8 bits (mode {image.mode}), which must be"
                 " made 8 bits first"
             )
+        if drawn_by_transparency(image):
+            raise DataError(f"{image_words} {BY_TRANSPARENCY}")
         mode = "L" if image.mode in ("1", "L") else "RGB"
         converted = np.asarray(image.convert(mode), dtype=np.uint8)
         return converted.reshape(image.height, image.width, -1)

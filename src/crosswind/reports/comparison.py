@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Any
 
 from crosswind.core.errors import InputError, counted, unknown
@@ -22,6 +24,8 @@ from crosswind.reports.scores.results import LEVEL, Place
 from crosswind.reports.tables import Cell, ReportTable, ScoreCell
 
 _About = tuple[Place, str, str]
+_PLACES = ("path", "images", "features", "root")
+"""Fields of a data set that say where its files lie."""
 
 
 def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy") -> ReportTable:
@@ -213,9 +217,20 @@ def _differing_fields(first: Any, second: Any) -> list[str]:
         values = first.get(name), second.get(name)
         if all(isinstance(value, Mapping) for value in values):
             fields += [f"{name}.{field}" for field in _differing_fields(*values)]
-        elif values[0] != values[1] and any(values):
+        elif values[0] != values[1] and any(values) and not _is_one_place(name, *values):
             fields.append(str(name))
     return fields
+
+
+def _is_one_place(name: str, first: Any, second: Any) -> bool:
+    """Whether the values of a field that names files are one place in two spellings, such as
+    `moles.csv`, `./moles.csv` and `/data/moles.csv`."""
+    if name not in _PLACES or not all(isinstance(value, str) for value in (first, second)):
+        return False
+    places = [PurePath(os.path.normpath(Path(value).expanduser())) for value in (first, second)]
+    shorter, longer = sorted(places, key=lambda place: len(place.parts))
+    is_ending = longer.parts[len(longer.parts) - len(shorter.parts) :] == shorter.parts
+    return is_ending and not shorter.is_absolute() or shorter == longer
 
 
 def _rows_of_sets(record: StudyRecord) -> dict[_About, int]:

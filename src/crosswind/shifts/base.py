@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.errors import InputError, share_hint, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
@@ -119,13 +119,16 @@ class Supplement:
 
     `region` bool over the cells they may come from; their number is `count`, or `share` of the rows
     drawn by weights, rounded up. `over`: each remaining row of the region is as likely ("rows"), or
-    each cell gives as many ("cells"). Two supplements are equal when all of these are.
+    each cell gives as many ("cells"). Two supplements are equal when all of these are. `content`
+    says in words what the rows are, and `effect` what follows where there are none of them.
     """
 
     region: NDArray[np.bool_]
     count: int | None = None
     share: Fraction | None = None
     over: str = "rows"
+    content: str = "rows of a supplement"
+    effect: str = ""
 
     def within(self, allowed: NDArray[np.bool_]) -> Supplement:
         """The supplement with its region cut to `allowed`."""
@@ -436,7 +439,8 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
             bounds = f"in [{low}, {high}]"
         raise InputError(
             field,
-            f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}',
+            f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}'
+            + (share_hint(value) if high == 1 or isinstance(value, str) else ""),
         )
     return number
 

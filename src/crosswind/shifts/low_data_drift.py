@@ -78,7 +78,14 @@ class LowDataDrift(Shift):
                 )
             weights = np.where(is_low, 0.0, float(high))
             region = np.broadcast_to(cells.along([axis], is_low), cells.shape).copy()
-            supplements = (Supplement(region, count=self.count),) if self.count else ()
+            values = ", ".join(str(cells.axes[axis].values[code]) for code in low)
+            rare_rows = Supplement(
+                region,
+                count=self.count,
+                content=f"rows of {self.attribute} {values}",
+                effect=f": training never shows {self.attribute} {values}",
+            )
+            supplements = (rare_rows,) if self.count else ()
             return NormalForm(cells.shape, (cells.along([axis], weights),), supplements)
         if not isinstance(self.ratio, Mapping):
             weight = float(high * exact(self.ratio, f"{field}.ratio", 0, 1))

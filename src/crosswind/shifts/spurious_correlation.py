@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.core.errors import InputError, shown
+from crosswind.core.errors import InputError, share_hint, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact
@@ -140,10 +140,16 @@ class SpuriousCorrelation(Shift):
             region = ~matched
         full_region = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
         is_count = isinstance(self.counterexamples, int)
-        if is_count:
-            supplement = Supplement(full_region, count=int(extra))
-        else:
-            supplement = Supplement(full_region, share=extra)
+        supplement = Supplement(
+            full_region,
+            count=int(extra) if is_count else None,
+            share=None if is_count else extra,
+            content=f"counterexamples of {self.attribute}",
+            effect=(
+                f": {self.attribute} tells {cells.label.name} in every row of this set; leave it out"
+                " of this combination, or write counterexamples: 0 where that is meant"
+            ),
+        )
         return NormalForm(cells.shape, form.factors, (supplement,))
 
     def _refuse_idle(
@@ -245,11 +251,29 @@ class SpuriousCorrelation(Shift):
         for name, row in zip(cells.label.values, self.matched(cells), strict=True):
             if not row.any():
                 never.append(name)
-        if not never or self.strength < 1:
+        if self.strength < 1:
             return ()
-        return (
-            f"spurious-correlation matches no value of {self.attribute!r} to {', '.join(never)}",
+        unmatched = (
+            [f"spurious-correlation matches no value of {self.attribute!r} to {', '.join(never)}"]
+            if never
+            else []
         )
+        return (*unmatched, *self._doubtful_numbers())
+
+    def _doubtful_numbers(self) -> list[str]:
+        """Warnings of counterexamples that may be meant as a share where they are a number, or as a
+        number where they are a share."""
+        number = exact(self.counterexamples, "shift.counterexamples")
+        if isinstance(self.counterexamples, int) and number == 1:
+            return ["counterexamples: 1 is a single row; write 1.0 for as many as matched rows"]
+        if isinstance(self.counterexamples, int) or number <= 1:
+            return []
+        rows = f"; write {int(number)} for {int(number)} rows" if number.denominator == 1 else ""
+        return [
+            f"counterexamples: {self.counterexamples} is a share, {float(number):.0%} of the matched"
+            f" rows, so that more rows contradict the tie of {self.attribute} than show it"
+            f"{rows}{share_hint(float(number)).replace('; write', ' or' if rows else '; write')}"
+        ]
 
     def _axis(self, cells: Cells, field: str) -> int:
         axis = cells.axis(self.attribute, f"{field}.attribute")

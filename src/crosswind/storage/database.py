@@ -306,6 +306,14 @@ def _postgresql(url: str) -> sa.Engine:
     )
 
 
+def _instead_of(path: Path) -> str:
+    """The remedy where a path is no store: the folder that a run wrote, or how one is made."""
+    if not path.exists():
+        return f"`crosswind run STUDY --out {path.parent}` makes one"
+    study = path if path.suffix in (".yaml", ".yml") else "STUDY"
+    return f"name the folder that `crosswind run {study} --out FOLDER` writes"
+
+
 def _sqlite(path: Path, create: bool) -> sa.Engine:
     with sentences(str(path)):
         if path.is_dir():
@@ -318,12 +326,10 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             if (head or not create) and head != b"SQLite format 3\0":
                 raise StoreError(
                     f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind"
-                    " store"
+                    f" store; {_instead_of(path)}"
                 )
         elif not create:
-            raise StoreError(
-                f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one"
-            )
+            raise StoreError(f"there is no store at {path}; {_instead_of(path)}")
         if not create:
             return _reading(path)
         _refuse_network(path)
@@ -407,7 +413,7 @@ def _refuse_foreign(path: Path) -> None:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
     if tables and not {"meta", "runs"} <= tables:
-        raise StoreError(f"{path} is a database, but not a Crosswind store")
+        raise StoreError(f"{path} is a database, but not a Crosswind store; {_instead_of(path)}")
 
 
 def _writing(path: Path) -> sqlite3.Connection:

@@ -180,6 +180,11 @@ def misleading_sizes(study: Study) -> Iterator[str]:
                 f"sizes.{size}: is a size of the name {size!r} that draws {entry:g} rows of each cell;"
                 f" for {entry:g} rows in all write `sizes: {{equal: {{total: {entry:g}}}}}`"
             )
+        if isinstance(entry, float) and entry < 1:
+            yield (
+                f"sizes.{size}: {entry:g} is a part of one row of each cell, and no share of all rows;"
+                " for a number of rows in all write {total: ...}"
+            )
     by_shift = [size for size in study.sizes if size in study.shifts]
     if len(by_shift) > 1:
         yield (

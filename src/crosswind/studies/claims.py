@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, StudyPoint
-from crosswind.studies.spec import Claim, SideSpec, Study
+from crosswind.studies.spec import Claim, PooledClaim, RowsSpec, SideSpec, Study
 from crosswind.training.selection import RULES
 
 PAIR_METRICS = ("seen_accuracy", "unseen_accuracy", "rho")
@@ -115,6 +115,10 @@ class _ClaimChecker:
         description = " and ".join(f"{name} {value!r}" for name, value in point_fields.items())
         if not claim_points:
             raise InputError(path, f"the study has no {description} together")
+        refuse_unheard_limits(path, claim, [claim.better, claim.than])
+        if claim.margin == 1:
+            problem = "is 1, which two scores between 0 and 1 always keep; write 0.01 for 1 point"
+            raise InputError(f"{path}.margin", problem)
         better, than = sides_of(claim.model_dump(), self.study.reference)
         side_points = {}
         for name, side in (("better", better), ("than", than)):
@@ -247,6 +251,37 @@ class _ClaimChecker:
         if unshifted_name in (better.shift, than.shift):
             costly = [name for name in shifts if name != unshifted_name]
             raise InputError(path, f"{unshifted_name!r} costs nothing: name another shift", costly)
+
+
+def refuse_unheard_limits(
+    path: str, claim: Claim | PooledClaim, sides: Sequence[str | SideSpec | RowsSpec | None]
+) -> None:
+    """Refuse a data set, shift, size, model or set of a claim that none of its sides takes, since
+    each names another one. A side that names none, or is left out, takes the claim's. Raises
+    `InputError`."""
+    for name in ("data", "shift", "size", "model", "set"):
+        if name not in claim.model_fields_set:
+            continue
+        limits = set(_as_list(getattr(claim, name)))
+        named_by_sides = [_as_list(getattr(side, name, None)) for side in sides]
+        if not sides or not all(named_by_sides):
+            continue
+        unheard = limits.difference(*named_by_sides)
+        if unheard:
+            of_sides = " and ".join(", ".join(map(repr, names)) for names in named_by_sides)
+            listing = ", ".join(repr(value) for value in sorted(unheard))
+            raise InputError(
+                f"{path}.{name}",
+                f"{listing} is not heard, since every side names its own {name} ({of_sides}): leave"
+                " it out here, or in a side that is to take it",
+            )
+
+
+def _as_list(value: str | Sequence[str] | None) -> list[str]:
+    """Names given as one or several; none where there is none."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
 
 
 def check_metric(field: str, metric: str, study: Study, shifts: Collection[str]) -> None:

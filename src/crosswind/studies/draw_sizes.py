@@ -86,6 +86,38 @@ def equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, Attribute
     return low or most_rows
 
 
+def draw_that_gives(
+    study: Study,
+    point: StudyPoint,
+    split_seed: int,
+    datasets: Mapping[str, AttributedDataset],
+    rows: int,
+) -> Any:
+    """The draw by which a point has `rows` training rows. Where rows on top are lacking, such as
+    counterexamples that the data do not have, more are asked for, and the others make up for
+    them; as many as there are where even all of them are fewer."""
+
+    def rows_of(total: int) -> int:
+        under = replace(point, draw={"total": total}, rows=None)
+        try:
+            return counted_draw(study, under, split_seed, datasets)[1].train_rows
+        except InputError:  # more rows than the law leaves
+            return rows + 1
+
+    low, high = rows, 2 * rows
+    while (drawn := rows_of(high)) < rows:
+        low, high = high, 2 * high
+    if drawn == rows:
+        return {"total": high}
+    while high - low > 1:
+        middle = (low + high) // 2
+        if rows_of(middle) <= rows:
+            low = middle
+        else:
+            high = middle
+    return {"total": low}
+
+
 def balanced_rows(
     study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]
 ) -> int:

@@ -44,10 +44,17 @@ from crosswind.studies.draw_sizes import (
     DRAWS,
     balanced_rows,
     counted_draw,
+    draw_that_gives,
     equal_rows,
     sources_of,
 )
-from crosswind.studies.estimates import check_changes, check_estimators
+from crosswind.studies.estimates import (
+    access_of,
+    check_changes,
+    check_estimators,
+    check_handed,
+    kind_of_neighbours,
+)
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.plan_checks import (
@@ -201,6 +208,15 @@ class _Planner:
                 dataset = build_dataset(values, f"data.{name}")
                 check_data(dataset, spec, f"data.{name}")
                 self.values[name], self.datasets[name] = values, dataset
+        kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
+        for label, estimator in self.estimators.items():
+            access = access_of(estimator)
+            # Of data that are all there and of another kind, `check_changes` says so.
+            if kind_of_neighbours(access, estimator["knobs"]) in kinds or set(study.data) - set(
+                self.datasets
+            ):
+                with obstacles.noted():
+                    check_handed(f"estimators.{label}", access, estimator["knobs"])
         obstacles.refuse()
         self.data_of_models = data_of(study.models)
         self.trained = {
@@ -211,7 +227,6 @@ class _Planner:
         untrained = len(self.models) - len(self.trained)
         networks = len(self.trained) * len(self.methods) + untrained
         networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
-        kinds = {dataset.input.kind for dataset in self.datasets.values() if dataset.input}
         check_estimators(study, self.estimators, networks, kinds)
         # A run follows these only where its study asks for them, since each may keep one more
         # step: they are part of it.
@@ -227,8 +242,12 @@ class _Planner:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
         other_labels = sets_with_another_label(study, point, self.datasets)
-        point = self._with_rows(point)
+        shared_rows, point = self._with_rows(point)
         split, counts = counted_draw(study, point, split_seed, self.datasets)
+        if shared_rows is not None and point.rows is None and counts.train_rows < shared_rows:
+            draw = draw_that_gives(study, point, split_seed, self.datasets, shared_rows)
+            point = replace(point, draw=draw)
+            split, counts = counted_draw(study, point, split_seed, self.datasets)
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
@@ -257,6 +276,7 @@ class _Planner:
             *other_labels,
             *uneven_tests(study, point.data, counts, used[point.data]),
             *single_rows(counts),
+            *counts.shares_asked_otherwise(split),
         ]
         for method in methods.values():
             warnings += method_warnings(point, method, counts, split, inputs, trained)
@@ -322,19 +342,19 @@ class _Planner:
             notes += tie_notes(name, spec, self.datasets[name])
         return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
 
-    def _with_rows(self, point: StudyPoint) -> StudyPoint:
+    def _with_rows(self, point: StudyPoint) -> tuple[int | None, StudyPoint]:
         """The point, with `equal` and `balanced` written as the numbers of rows that they stand
-        for."""
+        for, after that number; None for another draw."""
         if isinstance(point.draw, str) and point.draw not in DRAWS:
             choices = [*DRAWS, "a number of rows a cell", "{total: rows}"]
             raise unknown(point.fields["draw"], "draw", point.draw, choices)
         if point.draw not in ("equal", "balanced"):
-            return point
+            return None, point
         key = (point.data, point.draw)
         if key not in self.shared_rows:
             rows_of = equal_rows if point.draw == "equal" else balanced_rows
             self.shared_rows[key] = rows_of(self.study, point, self.datasets)
-        return replace(point, draw={"total": self.shared_rows[key]})
+        return self.shared_rows[key], replace(point, draw={"total": self.shared_rows[key]})
 
     def _check_point(
         self,

@@ -17,7 +17,7 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.pooled_tests import AGREEMENT, BEST, MEAN, ORDER, RANKS, SHARE
 from crosswind.studies.axes import MethodEntry, StudyPoint
-from crosswind.studies.claims import check_metric
+from crosswind.studies.claims import check_metric, refuse_unheard_limits
 from crosswind.studies.families import families_of, method_names
 from crosswind.studies.spec import PooledClaim, Study
 
@@ -204,6 +204,9 @@ def _check_claim(path: str, claim: PooledClaim, names: _Names) -> None:
     if claim.rule is not None and claim.rule not in study.selection:
         raise unknown(f"{path}.rule", "selection rule of this study", claim.rule, study.selection)
     names.check(path, values)
+    two_sided = claim.test in (MEAN, SHARE) or claim.than is not None
+    one_side = [claim.better] if claim.test in _SIDED else [claim.rows]
+    refuse_unheard_limits(path, claim, [claim.better, claim.than] if two_sided else one_side)
     sides = {
         name: side_of(values[name])
         for name in ("better", "than", "rows")

@@ -25,6 +25,7 @@ from crosswind.core.errors import (
     InputError,
     nearest,
     one_line,
+    share_hint,
     shown,
     unknown,
 )
@@ -422,11 +423,14 @@ def field_error(
         return InputError(field, problem)
     if path[-2:-1] == ["roles"]:
         problem = "must be a whole number of rows of each cell, or a share between 0 and 1, not"
-        return InputError(field, f"{problem} {shown(value)}")
+        return InputError(field, f"{problem} {shown(value)}{share_hint(value)}")
     expectations = [_expectation(report) for report in reports if _path(report) == path]
     expected = " or ".join(dict.fromkeys(expectations))
     problem = f"must be {expected}, not {shown(value)}".replace("must be must", "must")
-    return InputError(field, problem + _form_of(expected, value, model, path))
+    at_most_one = 1 in (context.get("le"), context.get("lt"))
+    is_word = "a number" in expected and isinstance(value, str)
+    hint = share_hint(value) if is_word or at_most_one else ""
+    return InputError(field, problem + hint + _form_of(expected, value, model, path))
 
 
 def _form_of(expected: str, value: Any, model: type[BaseModel], path: Sequence[str]) -> str:

@@ -537,7 +537,9 @@ class Study(_Strict):
         " refused, or kept in the test",
     )
     keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
-    time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
+    time_limit: float | None = _is(
+        None, "seconds that one run may take, once its worker has loaded its libraries", gt=0
+    )
     resources: dict[str, Any] | None = _is(
         None,
         "what one run takes of a cluster's node: cpus (1), gpus (a share of one too), memory; a method"

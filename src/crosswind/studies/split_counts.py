@@ -21,6 +21,9 @@ from crosswind.training.requirements import Pairing
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
 Sampler: TypeAlias = str | Mapping[str, Any]
+UNLIKE = 0.03
+"""How far a value's share of a class's rows may be from what a shift asks before a plan warns."""
+_SHARE_FIELDS = {"spurious-correlation": "strength", "low-data-drift": "ratio"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class DrawReport:
 
     `train_shared`: the share of the training rows that two seeds are expected to share. `cells`:
     the training rows of every cell that has any. `matching`: for each spurious correlation the
-    values that go with each class. `environments`: of a systematic shift, class -> environment that
+    values that go with each class; `matched_shares`: the share of each class's training rows that
+    show one of them. `environments`: of a systematic shift, class -> environment that
     training shows -> share of all its visits, by the study's sampler; 0 for pairs kept apart.
     """
 
@@ -42,6 +46,7 @@ class DrawReport:
     train_shared: float
     cells: dict[str, int]
     matching: dict[str, dict[str, list[str]]]
+    matched_shares: dict[str, dict[str, float]]
     warnings: list[str]
     environments: dict[str, dict[str, float]]
 
@@ -262,6 +267,59 @@ class DrawCounts:
                         lots.append((int(count), f"{attribute} {value!r} of set {name!r}"))
         return min(lots, default=None)
 
+    def _matched_shares(
+        self, matching: Mapping[str, Mapping[str, Sequence[str]]]
+    ) -> dict[str, dict[str, float]]:
+        """For each attribute the share of every class's training rows that show one of the values
+        matched with it; classes without rows have none."""
+        shares: dict[str, dict[str, float]] = {}
+        for attribute, pairs in matching.items():
+            axis = self.study_cells.axis(attribute, "attribute")
+            rows_by_value = self.together([attribute], with_label=True)
+            values = self.study_cells.axes[axis].values
+            shares[attribute] = {
+                label: round(
+                    float(row[[values.index(value) for value in pairs[label]]].sum() / n), 4
+                )
+                for label, row in zip(self.study_cells.label.values, rows_by_value, strict=True)
+                if (n := float(row.sum()))
+            }
+        return shares
+
+    def shares_asked_otherwise(self, split: Mapping[str, Any]) -> list[str]:
+        """Where every row is drawn, the attributes whose values a shift gives other shares of a class
+        than it asks for, since the rows of the cells are uneven."""
+        form = parse_shift(split["shift"]).normal_form(self.study_cells)
+        if form.supplements or split["draw"] != "all" or split["dataset_size"] is not None:
+            return []
+        warnings = []
+        for component in split["shift"]:
+            field = _SHARE_FIELDS.get(str(component.get("type")), "")
+            if component.get(field, 1) in (None, 1) or component["attribute"] == split["label"]:
+                continue
+            axis = self.study_cells.axis(component["attribute"], "attribute")
+            summed_axes = tuple(number for number in range(1, form.weights.ndim) if number != axis)
+            weights, rows = form.weights.sum(axis=summed_axes), self.visits.sum(axis=summed_axes)
+            with_rows = rows.sum(axis=1) > 0
+            law, drawn = (
+                table[with_rows] / table[with_rows].sum(axis=1, keepdims=True)
+                for table in (weights, rows)
+            )
+            row, value = np.unravel_index(int(np.abs(drawn - law).round(9).argmax()), law.shape)
+            if abs(drawn[row, value] - law[row, value]) <= UNLIKE:
+                continue
+            label = self.study_cells.label.values[int(np.flatnonzero(with_rows)[row])]
+            value_name = self.study_cells.axes[axis].values[int(value)]
+            number = component[field]
+            setting = field if isinstance(number, Mapping) else f"{field}: {number}"
+            warnings.append(
+                f"the size is all, and {setting} takes its share of each cell's rows as they are:"
+                f" {drawn[row, value]:.0%} of {label} show {component['attribute']} {value_name},"
+                f" not the {law[row, value]:.0%} that the shift asks for, which the sizes equal,"
+                " balanced and {total: n} draw"
+            )
+        return warnings
+
     def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:
         """The report of the draw in a plan; `names`: the data set, the shift and the size."""
         rows = {}
@@ -287,6 +345,7 @@ class DrawCounts:
             train_shared=train_shared,
             cells=cells,
             matching=matching,
+            matched_shares=self._matched_shares(matching),
             warnings=warnings,
             environments=environments,
         )

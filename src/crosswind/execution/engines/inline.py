@@ -44,17 +44,22 @@ class Inline(Engine):
         """Execute the task that was submitted, to its end."""
         if self._task is None:
             return []
-        task, started = self._task, time.monotonic()
+        task, begun = self._task, [time.monotonic()]
+
+        def loaded() -> None:
+            begun[0] = time.monotonic()
 
         def report(values: dict[str, Any]) -> None:
-            spent = time.monotonic() - started
+            spent = time.monotonic() - begun[0]
             if task.limit is not None and spent > task.limit:
                 raise RunError(f"time limit: the run took more than {task.limit:g} seconds")
 
         self._task = None
         # Through JSON and back, so that the run sees and returns what it would in a worker.
         with bounded(self._memory):
-            event = perform(self._job, json.loads(plain_json(dataclasses.asdict(task))), report)
+            event = perform(
+                self._job, json.loads(plain_json(dataclasses.asdict(task))), report, loaded
+            )
         return [Event(**event, worker="inline")]
 
     def cancel(self) -> None:

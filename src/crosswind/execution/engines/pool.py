@@ -133,6 +133,9 @@ class WorkerPool(Engine):
         if message["kind"] == "ready":
             worker.ready()
             return []
+        if message["kind"] == "loaded":
+            worker.loaded()
+            return []
         if message["kind"] == "progress":
             return [worker.event("progress", result=message["result"])]
         event = Event(**message, worker=worker.name)
@@ -233,8 +236,14 @@ class _Worker:
         return True
 
     def ready(self) -> None:
-        """From now on the run's time counts: the process has started."""
+        """The process has started; before the run's time counts it may load its libraries."""
         self.is_ready, self._since = True, time.monotonic()
+        limit = float("inf") if self.limit is None else self.limit
+        self.deadline = self._since + max(limit, START_SECONDS)
+
+    def loaded(self) -> None:
+        """From now on the run's time counts: the libraries that it needs are there."""
+        self._since = time.monotonic()
         self.deadline = float("inf") if self.limit is None else self._since + self.limit
 
     def lives(self) -> bool:

@@ -3,6 +3,8 @@ node sees it, else in a folder of the node's own, whose files go back to the dri
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import os
 import socket
@@ -15,7 +17,7 @@ from typing import Any
 
 from crosswind.core.errors import one_line
 from crosswind.data.budget import bounded, budget
-from crosswind.execution.engines.worker import REPORT_SECONDS, perform
+from crosswind.execution.engines.worker import REPORT_SECONDS, TRAINS, perform
 from crosswind.execution.failure_causes import cause_of
 
 Files = dict[str, bytes]
@@ -61,6 +63,9 @@ def perform_on_node(
     `copies`: by path the archives of what its specification names, references to objects of the
     cluster. Both are read only where nothing is shared.
     """
+    if task["kind"] == "fit":  # before its time counts, which the first report begins
+        with contextlib.suppress(ImportError):
+            importlib.import_module(TRAINS)
     report = _reporter(mailbox, task["key"])
     tasks = [task, *task["following"]]
     with bounded((budget() if memory is None else memory) // share):

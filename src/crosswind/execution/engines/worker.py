@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import importlib
 import json
 import os
@@ -40,6 +41,8 @@ ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 
 REPORT_SECONDS = 0.25
 DETAIL_CHARACTERS = 8000
+TRAINS = "crosswind.training.run"
+"""The module that loads what trains."""
 
 
 def environment(modules: Sequence[str]) -> dict[str, str]:
@@ -52,14 +55,22 @@ def environment(modules: Sequence[str]) -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, MODULES_VARIABLE: named, "PYTHONPATH": path}
 
 
+def _nothing() -> None:
+    """What is done at a moment at which nobody looks."""
+
+
 def perform(
-    job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]
+    job: str,
+    task: Mapping[str, Any],
+    report: Callable[[dict[str, Any]], None],
+    loaded: Callable[[], None] = _nothing,
 ) -> dict[str, Any]:
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
     The function is called as `job(kind, spec, place)`. Its folder is new and empty. Its checkpoint
     is the path of a file in a folder of its own, which keeps what an earlier try left. Jobs that
-    follow are done after it; if one fails, all have failed.
+    follow are done after it; if one fails, all have failed. `loaded` is called when the libraries
+    that it needs are there, which takes seconds once in a process.
     """
     started = time.perf_counter()
     out: dict[str, Any] = {"key": task["key"]}
@@ -68,6 +79,9 @@ def perform(
         with one_thread():
             import_named()
             call = _function(job)
+            if task["kind"] == "fit":
+                importlib.import_module(TRAINS)
+            loaded()
             outcome = _done(call, task, report, handover)
             followed = {
                 follower["key"]: _done(call, follower, report, handover)
@@ -163,7 +177,8 @@ def main(arguments: list[str]) -> int:
             task = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return 0  # the driver has closed the socket
-        event = perform(job, task, _reporter(connection, task["key"]))
+        loaded = functools.partial(connection.send_bytes, b'{"kind":"loaded"}')
+        event = perform(job, task, _reporter(connection, task["key"]), loaded)
         sys.stdout.flush()
         connection.send_bytes(json.dumps(event).encode())
 

@@ -153,7 +153,7 @@ def find(
     parts = list(_parts(rule_results, findings, claims))
     verdicts = [judgement.verdict for judgement in claims]
     return Findings(
-        answer_of(rule_results, findings, resolved, runs, written, verdicts),
+        answer_of(rule_results, findings, resolved, runs, written, verdicts, claims),
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
         [

@@ -287,12 +287,22 @@ def _cost_words(cost: Finding) -> str:
     if cost.told:
         ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))
         return f"{points} {unit} [{ends}] {side} than without the tie"
-    signed = f"[{_points(low, '+')}, {_points(high, '+')}]"
     if cost.about_equal:
+        signed = f"[{_points(low, '+')}, {_points(high, '+')}]"
         return f"as without the tie ({_points(mean, '+')} points {signed})"
     power = power_words(cost)
     would = f", {power}" if power else ""
-    return f"{points} {unit} {side} than without the tie, which may be chance {signed}{would}"
+    # An interval that holds 0 goes from fewer to more, and its ends say so as the number does.
+    first, second = (low, high) if mean < 0 else (high, low)
+    ends = f"[{_points_aside(first)} to {_points_aside(second)}]"
+    return f"{points} {unit} {side} {ends} than without the tie, which may be chance{would}"
+
+
+def _points_aside(difference: float) -> str:
+    """A difference in points with the side that it is on, such as `7 fewer`; 0 is on none."""
+    points = _points(abs(difference))
+    side = "fewer" if difference < 0 else "more"
+    return f"{points} {side}" if float(points) else "0"
 
 
 def _points(difference: float, sign: str = "") -> str:

@@ -17,6 +17,8 @@ from typing import Any
 from crosswind.core.errors import InputError, plain
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
+from crosswind.reports.claims.judgements import Judgement
+from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
 from crosswind.reports.claims.shift_words import is_combination, joined, shift_clause
 from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE
@@ -90,12 +92,14 @@ def answer_of(
     runs: Sequence[Mapping[str, Any]],
     written: Mapping[str, Any],
     verdicts: Sequence[str] = (),
+    claimed: Sequence[Judgement | PooledJudgement] = (),
 ) -> StudyAnswer:
     """The answer of a study from its findings, of which there is one at least.
 
     `rule_results`: the places of one selection rule, `resolved`: the study with every default,
     `runs`: each with its `status` and `labels`, `written`: the study as its file and scale have it,
-    `verdicts`: on its claims.
+    `verdicts`: on its claims. `claimed`: these claims, of which those that hold and are of a cost are
+    named where no comparison tells one.
     """
     told = [finding for finding in findings if finding.told]
     # Where none is told apart from chance, the largest says nothing of its setting: the first one of
@@ -103,7 +107,7 @@ def answer_of(
     at_first = [finding for finding in findings if finding.place == rule_results[0].place]
     main = max(told or at_first or findings, key=_size)
     here = next(places for places in rule_results if places.place == main.place)
-    study = _AskedStudy(here, findings, resolved, runs, written)
+    study = _AskedStudy(here, findings, resolved, runs, written, claimed)
     next_step, command = study.next_step()
     return StudyAnswer(
         study.question(),
@@ -130,6 +134,7 @@ class _AskedStudy:
         resolved: Mapping[str, Any],
         runs: Sequence[Mapping[str, Any]],
         written: Mapping[str, Any],
+        claimed: Sequence[Judgement | PooledJudgement] = (),
     ) -> None:
         self.at_place = at_place
         self.all_findings = findings
@@ -143,6 +148,7 @@ class _AskedStudy:
         self.effects = self._of(EFFECT_OF, HEADLINE.name)
         self.worst_effects = self._of(EFFECT_OF, WORST)
         unshifted = unshifted_entry(at_place, resolved)
+        self.claimed_costs = _claimed_costs(claimed, at_place, _unshifted_shifts(resolved))
         self.idle = "" if unshifted is None else idle_reason(at_place, unshifted)
 
     def _of(self, kind: str, metric: str) -> list[Finding]:
@@ -250,10 +256,20 @@ class _AskedStudy:
         would = f" ({power})" if power else ""
         subject = "No shift is" if len(self.costs) > 1 else f"{self.costs[0].shift} is not"
         if worst is None:
-            return f"{subject} shown to cost accuracy{would}."
+            return f"{subject} shown to cost accuracy{would}{self._claimed_words()}."
         return (
-            f"{subject} shown to cost accuracy over all rows{would}, but {worst.shift} costs"
-            f" {points_with_interval(worst)} in the worst group."
+            f"{subject} shown to cost accuracy over all rows{would}{self._claimed_words()}, but"
+            f" {worst.shift} costs {points_with_interval(worst)} in the worst group."
+        )
+
+    def _claimed_words(self) -> str:
+        """The costs that claims hold, as the inside of a sentence; empty without any."""
+        if not self.claimed_costs:
+            return ""
+        costs = joined([f"{shift} {points}" for shift, points in self.claimed_costs.items()], "and")
+        number = len(self.all_findings)
+        return (
+            f" by all {number} comparisons together; by the study's claims, judged apart: {costs}"
         )
 
     def _worst_loss(self) -> Finding | None:
@@ -508,6 +524,29 @@ class _AskedStudy:
 
 
 # -- words -----------------------------------------------------------------------------------------
+
+
+def _unshifted_shifts(resolved: Mapping[str, Any]) -> list[str]:
+    """The shifts of a study that are none."""
+    return [str(name) for name, parts in (resolved.get("shifts") or {}).items() if parts == []]
+
+
+def _claimed_costs(
+    claimed: Sequence[Judgement | PooledJudgement], at_place: PlaceResults, without: Sequence[str]
+) -> dict[str, str]:
+    """Shift -> the accuracy in points that it costs the reference at a place, by claims that hold."""
+    costs = {}
+    for claim in claimed:
+        if isinstance(claim, PooledJudgement) or claim.verdict != HOLDS or claim.difference is None:
+            continue
+        better, than = claim.better, claim.than
+        is_cost = better.shift in without and than.shift not in without
+        is_plain = not any((claim.margin, claim.wins_back, better.minus, than.minus))
+        of_reference = better.method == than.method == at_place.reference
+        is_here = claim.place._replace(rule="") == at_place.place._replace(rule="")
+        if claim.metric == HEADLINE.name and is_cost and is_plain and of_reference and is_here:
+            costs[than.shift] = f"costs {100 * claim.difference.mean:.1f} points"
+    return costs
 
 
 def _failed_words(runs: Sequence[Mapping[str, Any]]) -> str:

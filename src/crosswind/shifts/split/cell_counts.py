@@ -226,9 +226,15 @@ def _by_weights(
         )
         raise InputError(fields.draw, problem)
     if number == 0:
+        numbers = [
+            f"{supplement.count:,} {supplement.content}"
+            for supplement in form.supplements
+            if supplement.count is not None
+        ]
         raise InputError(
-            fields.draw,
-            f"asks for {total} rows for {fields.what}, and the supplements alone ask for as many",
+            fields.law,
+            f"asks for {' and '.join(numbers)}, and {fields.what} has {total:,} rows in all, so that"
+            " no row beside them is left: ask for fewer, or for a larger size",
         )
     planned = weights / weights.sum() * number  # in this order no weight is too small
     expected = _filled(planned, weights, sizes, number)
@@ -297,9 +303,7 @@ def _supplements(allotment: Allotment, left: Counts, draw: Draw, seed: int) -> N
         available = int(left[region].sum())
         number = min(n_asked, available)
         if number < n_asked:
-            allotment.warnings.append(
-                f"a supplement asks for {n_asked} rows and its region has {available} left"
-            )
+            allotment.warnings.append(_lack_of(supplement, n_asked, available))
         if number == 0:
             continue
         taken = np.zeros(left.shape, dtype=np.int64)
@@ -316,6 +320,20 @@ def _supplements(allotment: Allotment, left: Counts, draw: Draw, seed: int) -> N
         if allotment.mode == "fixed":
             taken = _any_value(taken, supplement.region, generator)
         allotment.counts[1 + index] = taken.ravel()
+
+
+def _lack_of(supplement: Supplement, n_asked: int, available: int) -> str:
+    """The warning that fewer rows are left than a supplement asks for."""
+    asked = f"{n_asked:,} {supplement.content} are asked for"
+    if available:
+        return (
+            f"{asked}, and {available:,} {'row is' if available == 1 else 'rows are'} left for them"
+        )
+    has_cells = bool(supplement.region.any())
+    reason = (
+        "no row is left for them" if has_cells else "the shifts together leave no cell for them"
+    )
+    return f"{asked}, and {reason}{supplement.effect}"
 
 
 def _any_value(

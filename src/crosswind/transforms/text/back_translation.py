@@ -70,20 +70,30 @@ class BackTranslation(ByModel):
     )
 
     def check(self) -> None:
-        """See `ByModel`."""
+        """See `ByModel`; both models that are not there are named at once."""
+        refusals = []
+        for name, _ in self.models:
+            try:
+                self._model(name)
+            except InputError as error:
+                refusals.append(error)
+        if len(refusals) == 2:
+            first, second = refusals
+            problem = f"{first.problem}, and back: {second.problem}"
+            raise InputError(first.field, problem, first.choices)
         self._loaded()
+
+    def _model(self, name: str) -> tuple[Any, Any]:
+        """The network and the tokenizer of one of the two models."""
+        revision = dict(self.models)[name]
+        return loaded(
+            "Seq2SeqLM", getattr(self, name), getattr(self, revision), f"{self.title}.{name}"
+        )
 
     def _loaded(self) -> list[tuple[Any, Any]]:
         pair = []
-        for name, revision in self.models:
-            pair.append(
-                loaded(
-                    "Seq2SeqLM",
-                    getattr(self, name),
-                    getattr(self, revision),
-                    f"{self.title}.{name}",
-                )
-            )
+        for name, _ in self.models:
+            pair.append(self._model(name))
             if pair[-1][1].pad_token_id is None or pair[-1][1].eos_token_id is None:
                 field = f"{self.title}.{name}"
                 raise InputError(
