@@ -75,6 +75,15 @@ def test_a_task_has_fewer_runs_where_each_takes_several_devices(
         (["demo", "--slurm", "--time", "soon"], "'soon' is no time such as"),
         (["demo", "--slurm", "--partition", "a b"], "'a b' is no name of Slurm's"),
         (["demo", "--slurm", "--memory", "much"], "is no amount of memory"),
+        (
+            ["demo", "--slurm", "--print", "--store", "postgresql://u:hidden@host/db"],
+            "--store: postgresql://u@host/db has a password, which others can read in a job's file;"
+            " a password is better left out of it: PGPASSWORD, or a line",
+        ),
+        (
+            ["demo", "--slurm", "--print", "--store", "postgresql://u@host/db?password=hidden"],
+            "--store: postgresql://u@host/db has a password",
+        ),
         (["none such", "--slurm"], "unknown study 'none such'"),
         (["demo", "--slurm"], "there is no sbatch here; --print shows the file for it"),
     ],
@@ -84,7 +93,9 @@ def test_what_cannot_be_submitted_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert _status(["submit", *words]) == 2
-    assert sentence in capsys.readouterr().err
+    printed_text = capsys.readouterr()
+    assert sentence in printed_text.err
+    assert "hidden" not in printed_text.out + printed_text.err
 
 
 def sbatch(folder: Path, body: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from crosswind.cli.options import (
     print_json,
     progress_bar,
     refuse_unheard,
+    shown_store,
 )
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError, StoreError, counted
@@ -341,7 +342,7 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
             where,
         )
-    store_words = f"{where} --out {store.out}" if "://" in where else where
+    store_words = f"{shown_store(where)} --out {store.out}" if "://" in where else where
     warn_of_damage(name, damaged, store_words)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
@@ -353,7 +354,7 @@ def _print_said(said: dict[str, Any], study: str, executed: str, where: str) -> 
     of_study = f" --study {study}" if said["studies"] > 1 else ""
     typer.echo(said["text"])
     typer.echo(executed)
-    typer.echo(f"Results: crosswind report {where}{of_study}")
+    typer.echo(f"Results: crosswind report {shown_store(where)}{of_study}")
     typer.echo(said["page sentence"])
 
 

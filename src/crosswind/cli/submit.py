@@ -131,17 +131,28 @@ def _check_options(
         problem = f"{store_url!r} is no URL such as postgresql://HOST/NAME"
         raise InputError("--store", f"{problem}; a folder is named by --out")
     if store_url is not None:
-        from crosswind.storage.database import check_url
-
-        try:
-            check_url(store_url)
-        except StoreError as error:
-            raise InputError("--store", str(error)) from None
+        _refuse_password(store_url)
     if time is not None and not _TIME.fullmatch(time):
         raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
     for option, name in names.items():
         if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
             raise InputError(option, f"{name!r} is no name of Slurm's")
+
+
+def _refuse_password(store_url: str) -> None:
+    """Refuse what is no URL of a store, and a password, which a job's file would show to whoever
+    reads it. Raises `InputError`."""
+    from crosswind.storage.database import PASSWORD_REMEDY, has_password, without_password
+
+    try:
+        shows_password = has_password(store_url)
+    except StoreError as error:
+        raise InputError("--store", str(error)) from None
+    if shows_password:
+        problem = (
+            f"{without_password(store_url)} has a password, which others can read in a job's file"
+        )
+        raise InputError("--store", f"{problem}; {PASSWORD_REMEDY}")
 
 
 def _workers(cpus: int, gpus: int, devices: int) -> list[str]:
