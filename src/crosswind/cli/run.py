@@ -140,6 +140,7 @@ def run_command(
     may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json, address))
     if may_be_done and _is_done(study, scale, settings or (), out, store_url):
         return 0
+    _check_before_planning(engine, address, log or (), store_url)
     from crosswind.execution.running import (
         check_ready,
         devices_of,
@@ -193,6 +194,24 @@ def run_command(
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
     return status
+
+
+def _check_before_planning(
+    engine: str, address: str | None, log: Sequence[str], store_url: str | None
+) -> None:
+    """Refuse at once what is wrong whatever the study is, since a plan may take minutes. Raises
+    `InputError`, `NeedsError` or `StoreError`."""
+    from crosswind.execution.running import check_engine
+
+    check_engine(engine, address)
+    if log:
+        from crosswind.live.study_log import places_of
+
+        places_of(log)
+    if store_url is not None:
+        from crosswind.storage.database import check_server
+
+        check_server(store_url)
 
 
 def _is_done(

@@ -328,6 +328,17 @@ def check_url(url: str) -> sa.URL:
     return parsed
 
 
+def check_server(url: str) -> None:
+    """Refuse, before any work, a URL whose server does not answer or does not let this user into the
+    database. Raises `StoreError`."""
+    engine = _postgresql(url)
+    try:
+        with sentences(without_password(url)), engine.connect():
+            pass
+    finally:
+        engine.dispose()
+
+
 def _postgresql(url: str) -> sa.Engine:
     parsed = check_url(url)
     try:
