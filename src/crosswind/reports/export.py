@@ -8,6 +8,7 @@ already, known by its key, is not written again.
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from crosswind.core.errors import (
     one_line,
     unknown,
 )
+from crosswind.core.files import write_atomically
 from crosswind.reports.claims.robustness import scored_results
 from crosswind.reports.runs.job_files import JobFiles
 from crosswind.studies.job_specs import FitSpec
@@ -155,9 +157,9 @@ def to_table(store: Store, study: str, destination: Path) -> int:
         problem = f"{destination} is there already and is no table of the study {study}"
         raise InputError("PLACE", f"{problem}; name another file")
     frame = results_frame(scored_results(store, study, store.study(study)["resolved"]))
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with destination.open("wb") as file:  # polars itself takes no path that is not UTF-8
-        frame.write_csv(file) if destination.suffix == ".csv" else frame.write_parquet(file)
+    content = io.BytesIO()  # polars itself takes no path that is not UTF-8
+    frame.write_csv(content) if destination.suffix == ".csv" else frame.write_parquet(content)
+    write_atomically(destination, content.getvalue())  # a full disk leaves the earlier table
     return frame.height
 
 
@@ -334,11 +336,11 @@ def export(store: Store, study: str, target: str, destination: str) -> int:
         ) from None
     except Exception as error:
         # What a client raises is its own: a wrong address, a project that may not be written to.
-        if type(error).__module__.partition(".")[0] != target:
+        # sqlalchemy's is of the database that mlflow keeps runs in, for `Store` turns its own.
+        if type(error).__module__.partition(".")[0] not in (target, "sqlalchemy"):
             raise
-        raise InputError(
-            "PLACE", f"{target} does not take {destination!r}: {one_line(str(error), 300)}"
-        ) from None
+        reason = one_line(str(getattr(error, "orig", None) or error), 300)
+        raise InputError("PLACE", f"{target} does not take {destination!r}: {reason}") from None
 
 
 def client_of(module: str, extra: str, option: str = "--to") -> Any:
