@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,22 @@ def test_a_database_that_mlflow_cannot_write_is_one_sentence(
         ),
     ):
         exports.export(store, "exported", "mlflow", "sqlite:///m")
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    began = time.monotonic()
+    with (
+        Store.open(out) as store,
+        pytest.raises(InputError, match="http://127.0.0.1:1: Connection"),
+    ):
+        exports.export(store, "exported", "mlflow", "http://127.0.0.1:1")
+    assert time.monotonic() - began < 60
 
 
 def test_a_disk_that_is_full_leaves_the_earlier_table(

@@ -11,11 +11,14 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from crosswind.core.errors import (
     CrosswindError,
@@ -144,6 +147,10 @@ def _readable(value: Any) -> Any:
     return escaped_bytes(value) if isinstance(value, str) else value
 
 
+ANSWER_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+
+
 # -- targets ---------------------------------------------------------------------------------------
 
 
@@ -240,6 +247,7 @@ def to_mlflow(store: Store, study: str, destination: str) -> int:
     mlflow = client_of("mlflow", "mlflow")
     from mlflow.entities import Metric, Param, RunTag
 
+    _check_server(destination)
     client = mlflow.MlflowClient(tracking_uri=destination)
     experiment_found = client.get_experiment_by_name(study)
     experiment = (
@@ -274,6 +282,17 @@ def to_mlflow(store: Store, study: str, destination: str) -> int:
         client.set_terminated(created_run.run_id)
         written += 1
     return written
+
+
+def _check_server(address: str) -> None:
+    """Raise an `OSError` at once where no server answers at an http address; mlflow asks it again and
+    again for minutes, without a word. What a proxy is between, and what is no address, is left to
+    mlflow."""
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if parts.scheme in ("http", "https") and parts.hostname and not getproxies():
+            socket.create_connection((parts.hostname, port), ANSWER_SECONDS).close()
 
 
 def to_wandb(store: Store, study: str, destination: str) -> int:
