@@ -541,6 +541,7 @@ def run_study(
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
     from crosswind.execution.running import (
+        check_engine,
         check_ready,
         engine_of,
         replaced_study,
@@ -559,6 +560,7 @@ def run_study(
         )
     if not str(out):
         raise InputError("out", "must not be empty; the working directory is '.'")
+    check_engine(engine, address)
     size = memory_bytes(memory, "memory")
     measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
     if workers or engine != "pool":

@@ -132,6 +132,31 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--engine rey", "--engine: unknown engine 'rey', did you mean 'ray'? (valid: pool, ray)"),
+        ("--log csv", "--log: unknown tool 'csv' (valid: tensorboard, mlflow, wandb)"),
+        ("--log mlflow=", "--log: mlflow= names no place"),
+        ("--address auto", "--address: is of a Ray cluster: --engine ray"),
+        ("--store mysql://host/db", "a store is a folder or a postgresql:// URL, not mysql://"),
+        (
+            "--store postgresql://u:hidden@127.0.0.1:1/db",
+            "postgresql://u@127.0.0.1:1/db cannot be read or written: connection failed",
+        ),
+    ],
+)
+def test_what_no_study_can_be_run_with_is_refused_before_the_study_is_planned(
+    tables: Path, words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tables.rglob("*"))
+    assert _status(["run", "demo", *words.split(), "--set", "shifts.none=[nowhere]"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"error: {sentence}") and not printed.out
+    assert printed.err.count("\n") == 1
+    assert sorted(tables.rglob("*")) == before
+
+
 @pytest.mark.parametrize(("words", "sentence"), CASES)
 def test_what_would_not_be_heard_is_refused(
     tables: Path, words: str, sentence: str, capsys: pytest.CaptureFixture[str]

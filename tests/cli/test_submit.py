@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def test_a_job_array_is_printed_as_slurm_reads_it(
         "mem": "16384M",
         "time": "4:00:00",
         "partition": "gpu",
-        "output": str(out / "slurm" / "%A_%a.log"),
+        "output": f'"{out}/slurm/%A_%a.log"',
         "signal": "B:TERM@60",
     }
     assert lines[-1].startswith("exec ") and lines[-1].endswith(
@@ -53,6 +54,19 @@ def test_a_job_array_is_printed_as_slurm_reads_it(
     single = printed(capsys, "--set", "about=a; rm -rf x", "--scale", "tiny")
     assert single[-1].endswith("--scale tiny --workers 1 --set 'about=a; rm -rf x'")
     assert "#SBATCH --array=1-1" in single and not any("gres" in line for line in single)
+
+
+@pytest.mark.parametrize("name", ["my out", "100% of 'it'", 'a "b" #c', "back\\slash", "plain-1"])
+def test_the_folder_of_logs_is_what_slurm_makes_of_its_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, "--out", str(tmp_path / name))
+    (line,) = (line for line in lines if "--output=" in line)
+    # sbatch joins what stands in quotes, takes a character after a backslash as it is, and ends at
+    # a space or a #; of the name of a file it makes %% one %.
+    (option,) = shlex.split(line.removeprefix("#SBATCH "), comments=True)
+    shown = option.removeprefix("--output=").replace("%%", "%")
+    assert shown == str(tmp_path / name / "slurm" / "%A_%a.log")
 
 
 def test_a_task_has_fewer_runs_where_each_takes_several_devices(
@@ -74,7 +88,17 @@ def test_a_task_has_fewer_runs_where_each_takes_several_devices(
         (["demo", "--slurm", "--tasks", "2", "--store", "out"], "name a database"),
         (["demo", "--slurm", "--time", "soon"], "'soon' is no time such as"),
         (["demo", "--slurm", "--partition", "a b"], "'a b' is no name of Slurm's"),
+        (["demo", "--slurm", "--out", "a\nb"], "--out: 'a\\nb' has a line break"),
         (["demo", "--slurm", "--memory", "much"], "is no amount of memory"),
+        (
+            ["demo", "--slurm", "--print", "--store", "postgresql://u:hidden@host/db"],
+            "--store: postgresql://u@host/db has a password, which others can read in a job's file;"
+            " a password is better left out of it: PGPASSWORD, or a line",
+        ),
+        (
+            ["demo", "--slurm", "--print", "--store", "postgresql://u@host/db?password=hidden"],
+            "--store: postgresql://u@host/db has a password",
+        ),
         (["none such", "--slurm"], "unknown study 'none such'"),
         (["demo", "--slurm"], "there is no sbatch here; --print shows the file for it"),
     ],
@@ -84,13 +108,15 @@ def test_what_cannot_be_submitted_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert _status(["submit", *words]) == 2
-    assert sentence in capsys.readouterr().err
+    printed_text = capsys.readouterr()
+    assert sentence in printed_text.err
+    assert "hidden" not in printed_text.out + printed_text.err
 
 
 def sbatch(folder: Path, body: str) -> dict[str, str]:
     """An environment whose sbatch is this program."""
     program = folder / "bin" / "sbatch"
-    program.parent.mkdir()
+    program.parent.mkdir(exist_ok=True)
     program.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
     program.chmod(0o755)
     return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
@@ -99,10 +125,15 @@ def sbatch(folder: Path, body: str) -> dict[str, str]:
 def test_what_slurm_refuses_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    for name, value in sbatch(tmp_path, "echo 'invalid partition' >&2; exit 1").items():
-        monkeypatch.setenv(name, value)
-    assert _status(["submit", "demo", "--slurm", "--out", str(tmp_path / "out")]) == 2
-    assert "sbatch refuses: invalid partition" in capsys.readouterr().err
+    submit = ["submit", "demo", "--slurm", "--out", str(tmp_path / "out")]
+    for body, reason in (
+        ("echo 'invalid partition' >&2; exit 1", "invalid partition"),
+        ("exit 3", "exit status 3"),
+    ):
+        for name, value in sbatch(tmp_path, body).items():
+            monkeypatch.setenv(name, value)
+        assert _status(submit) == 2
+        assert f"sbatch refuses: {reason}" in capsys.readouterr().err
 
 
 @pytest.mark.slow

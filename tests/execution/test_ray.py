@@ -194,6 +194,15 @@ def scores(out: Path) -> dict[str, Any]:
     [
         (["--engine", "rey"], "unknown engine 'rey', did you mean 'ray'? (valid: pool, ray)"),
         (["--address", "auto"], "--address: is of a Ray cluster: --engine ray"),
+        (
+            ["--engine", "ray", "--address", "127.0.0.1:1"],
+            "--address: '127.0.0.1:1' is no cluster that answers (Connection refused);"
+            " start one by `ray start --head`, or leave --address out",
+        ),
+        (
+            ["--engine", "ray", "--address", "head"],
+            "'head' is no address of a cluster: auto, HOST:PORT or ray://HOST:PORT; start one",
+        ),
         (["--set", "resources.gpu=1"], "unknown resource 'gpu', did you mean 'gpus'?"),
         (["--set", "resources.gpus=1.5"], "must be a share below 1 or a whole number, not 1.5"),
         (["--set", "resources.cpus=0"], "must be a number above 0, not 0"),

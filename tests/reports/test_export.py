@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,57 @@ def test_what_does_not_fit_is_one_sentence(
             exports.export(store, "exported", "wandb", "x")
     assert _status(["export", str(out), "x", "--to", "exel"]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_database_that_mlflow_cannot_write_is_one_sentence(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def full(store: Store, study: str, destination: str) -> int:
+        raise OperationalError("CREATE TABLE experiments", {}, Exception("disk is full"))
+
+    monkeypatch.setitem(exports.TARGETS, "mlflow", ("TRACKING-URI", full))  # type: ignore[misc]
+    with (
+        Store.open(out) as store,
+        pytest.raises(
+            InputError, match="^PLACE: mlflow does not take 'sqlite:///m': disk is full$"
+        ),
+    ):
+        exports.export(store, "exported", "mlflow", "sqlite:///m")
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    began = time.monotonic()
+    with (
+        Store.open(out) as store,
+        pytest.raises(InputError, match="http://127.0.0.1:1: Connection"),
+    ):
+        exports.export(store, "exported", "mlflow", "http://127.0.0.1:1")
+    assert time.monotonic() - began < 60
+
+
+def test_a_disk_that_is_full_leaves_the_earlier_table(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "rows.csv"
+    with Store.open(out) as store:
+        exports.export(store, "exported", "csv", str(table))
+        before = table.read_bytes()
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("crosswind.core.files.os.fsync", full)
+        with pytest.raises(InputError, match="PLACE: cannot write .*: No space left on device"):
+            exports.export(store, "exported", "csv", str(table))
+    assert table.read_bytes() == before
 
 
 def test_a_run_whose_files_are_gone_still_has_its_scores(out: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def compare_command(
         for name, word in (("A", first), ("B", second)):
             where, _, study = word.partition("#")
             store = stack.enter_context(Store.open(where))
-            remedy = f": name one as {where}#STUDY"
+            remedy = f": name one as {store.name}#STUDY"
             records.append(
                 gather(store, store.study_named(study or None, name, remedy), draws=False)
             )

@@ -114,6 +114,15 @@ def refuse_unheard(options: Mapping[str, object], problem: str) -> None:
             raise InputError(option, f"{problem}; leave it out")
 
 
+def shown_store(where: str) -> str:
+    """The folder or URL of a store without a password, since what is printed is kept in logs."""
+    if "://" not in where:
+        return where
+    from crosswind.storage.database import without_password
+
+    return without_password(where)
+
+
 def listed(words: str | None) -> list[str] | None:
     """The words of an option `A,B,...`; None where it was not given."""
     if words is None:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crosswind.cli.completion import formats
-from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json, written
+from crosswind.cli.options import (
+    DEFAULT_OUT,
+    AsJson,
+    StoreWord,
+    StudyName,
+    print_json,
+    shown_store,
+    written,
+)
 from crosswind.cli.status import warn_of_damage
 from crosswind.core.errors import InputError, StoreError, unknown
 
@@ -86,7 +94,7 @@ def report_command(
         else:
             names = store.study_names()
         if not names:
-            raise InputError("STORE", f"{where} holds no study yet")
+            raise InputError("STORE", f"{shown_store(where)} holds no study yet")
         # Reading is most of the time that a large store takes: tables, figures and page share what
         # is read.
         draws = paged or figures is not None

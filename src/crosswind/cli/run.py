@@ -21,6 +21,7 @@ from crosswind.cli.options import (
     print_json,
     progress_bar,
     refuse_unheard,
+    shown_store,
 )
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError, StoreError, counted
@@ -139,6 +140,7 @@ def run_command(
     may_be_done = engine == "pool" and not any((retry_failed, log, profile, as_json, address))
     if may_be_done and _is_done(study, scale, settings or (), out, store_url):
         return 0
+    _check_before_planning(engine, address, log or (), store_url)
     from crosswind.execution.running import (
         check_ready,
         devices_of,
@@ -192,6 +194,24 @@ def run_command(
     if profile:
         typer.echo(_traced(summary, out / "profile"), err=as_json)
     return status
+
+
+def _check_before_planning(
+    engine: str, address: str | None, log: Sequence[str], store_url: str | None
+) -> None:
+    """Refuse at once what is wrong whatever the study is, since a plan may take minutes. Raises
+    `InputError`, `NeedsError` or `StoreError`."""
+    from crosswind.execution.running import check_engine
+
+    check_engine(engine, address)
+    if log:
+        from crosswind.live.study_log import places_of
+
+        places_of(log)
+    if store_url is not None:
+        from crosswind.storage.database import check_server
+
+        check_server(store_url)
 
 
 def _is_done(
@@ -341,7 +361,7 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
             where,
         )
-    store_words = f"{where} --out {store.out}" if "://" in where else where
+    store_words = f"{shown_store(where)} --out {store.out}" if "://" in where else where
     warn_of_damage(name, damaged, store_words)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
@@ -353,7 +373,7 @@ def _print_said(said: dict[str, Any], study: str, executed: str, where: str) -> 
     of_study = f" --study {study}" if said["studies"] > 1 else ""
     typer.echo(said["text"])
     typer.echo(executed)
-    typer.echo(f"Results: crosswind report {where}{of_study}")
+    typer.echo(f"Results: crosswind report {shown_store(where)}{of_study}")
     typer.echo(said["page sentence"])
 
 

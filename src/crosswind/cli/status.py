@@ -18,6 +18,7 @@ from crosswind.cli.options import (
     StudyName,
     print_json,
     progress_bar,
+    shown_store,
 )
 from crosswind.core.errors import InputError, one_line
 
@@ -68,7 +69,7 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
         typer.echo("\x1b[2J\x1b[H", nl=False)
         typer.echo(f"{time.strftime('%H:%M:%S')}, Ctrl-C ends this and no run")
     if not rows:
-        typer.echo(f"{where} holds no study yet")
+        typer.echo(f"{shown_store(where)} holds no study yet")
     for row in rows:
         # What a store holds may steer a terminal.
         status_counts = [
@@ -84,7 +85,7 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
         for warning in row["warnings"][:_SHOWN]:
             typer.echo(f"  warned of in {warning['runs']}: {one_line(warning['text'])}")
         if (remaining := len(row["warnings"]) - _SHOWN) > 0:
-            typer.echo(f"  and {remaining} more warnings: crosswind report {where}")
+            typer.echo(f"  and {remaining} more warnings: crosswind report {shown_store(where)}")
         warn_of_damage(row["name"], row["damaged"], where)
 
 
@@ -145,7 +146,7 @@ def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> 
     )
     typer.echo(
         one_line(
-            f"warning: {words}; crosswind check {where} reads them all, --repair has them done"
+            f"warning: {words}; crosswind check {shown_store(where)} reads them all, --repair has them done"
             " again"
         ),
         err=True,

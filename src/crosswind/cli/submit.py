@@ -71,6 +71,8 @@ def submit_command(
     out = Path(out_word).absolute()
     if out.is_file():
         raise InputError("--out", f"{out_word} is a file; name a folder")
+    if "\n" in out_word:
+        raise InputError("--out", f"{out_word!r} has a line break, which no job's file can hold")
     planned = plan_of(study, scale, settings or ())
     words = {"--store": store_url, "--scale": scale}
     program = str(Path(sys.executable).with_name("crosswind"))
@@ -100,7 +102,7 @@ def submit_command(
         "time": time,
         "partition": partition,
         "account": account,
-        "output": out / "slurm" / "%A_%a.log",
+        "output": _as_slurm_reads(f"{str(out / 'slurm').replace('%', '%%')}/%A_%a.log"),
         "signal": f"B:TERM@{LAST_SECONDS}",
     }
     script = _script(head, run)
@@ -131,17 +133,28 @@ def _check_options(
         problem = f"{store_url!r} is no URL such as postgresql://HOST/NAME"
         raise InputError("--store", f"{problem}; a folder is named by --out")
     if store_url is not None:
-        from crosswind.storage.database import check_url
-
-        try:
-            check_url(store_url)
-        except StoreError as error:
-            raise InputError("--store", str(error)) from None
+        _refuse_password(store_url)
     if time is not None and not _TIME.fullmatch(time):
         raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
     for option, name in names.items():
         if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
             raise InputError(option, f"{name!r} is no name of Slurm's")
+
+
+def _refuse_password(store_url: str) -> None:
+    """Refuse what is no URL of a store, and a password, which a job's file would show to whoever
+    reads it. Raises `InputError`."""
+    from crosswind.storage.database import PASSWORD_REMEDY, has_password, without_password
+
+    try:
+        shows_password = has_password(store_url)
+    except StoreError as error:
+        raise InputError("--store", str(error)) from None
+    if shows_password:
+        problem = (
+            f"{without_password(store_url)} has a password, which others can read in a job's file"
+        )
+        raise InputError("--store", f"{problem}; {PASSWORD_REMEDY}")
 
 
 def _workers(cpus: int, gpus: int, devices: int) -> list[str]:
@@ -165,6 +178,15 @@ def _script(head: dict[str, object], run: Sequence[str]) -> str:
     return "\n".join(["#!/bin/bash", *options, "", f"exec {shlex.join(run)}", ""])
 
 
+def _as_slurm_reads(value: str) -> str:
+    """The value of an option as a line of a job's file has it: in quotes where a space or a # would
+    end it there, with a backslash before what ends the quotes."""
+    if re.fullmatch(r"[^\s\"'\\#]*", value):
+        return value
+    escaped = re.sub(r"([\"\\])", r"\\\1", value)
+    return f'"{escaped}"'
+
+
 def _mebibytes(memory: str) -> str:
     from crosswind.data.budget import memory_bytes
 
@@ -185,6 +207,7 @@ def _sent(script: str, out: Path) -> str:
         [sbatch], input=script, capture_output=True, text=True, check=False, env=env
     )
     if done.returncode:
-        problem = f"sbatch refuses: {one_line(done.stderr or done.stdout, 300)}"
+        reason = one_line(done.stderr or done.stdout, 300) or f"exit status {done.returncode}"
+        problem = f"sbatch refuses: {reason}"
         raise InputError("--slurm", problem)
     return one_line(done.stdout, 300)

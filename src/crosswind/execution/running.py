@@ -202,6 +202,19 @@ def run_plan(  # noqa: PLR0913 - settings by name
         )
 
 
+def check_engine(engine: str, address: str | None) -> None:
+    """Refuse an engine that there is not and a cluster at whose `address` nothing answers, which
+    needs no plan. Raises `InputError`, and `NeedsError` for an engine that is not installed."""
+    if engine not in ENGINES:
+        raise unknown("--engine", "engine", engine, ENGINES)
+    if engine == "ray":
+        from crosswind.execution.engines.ray_cluster import check_address
+
+        check_address(address)
+    elif address is not None:
+        raise InputError("--address", "is of a Ray cluster: --engine ray")
+
+
 def engine_of(
     plan: Plan,
     out: Path,
@@ -219,10 +232,7 @@ def engine_of(
     with the processors of `workers` runs. Raises `InputError`, before anything is written, for an
     engine or a cluster that there is not.
     """
-    if engine not in ENGINES:
-        raise unknown("--engine", "engine", engine, ENGINES)
-    if address is not None and engine != "ray":
-        raise InputError("--address", "is of a Ray cluster: --engine ray")
+    check_engine(engine, address)
     number = min(workers, max(1, len(plan.runs)))
     if engine == "ray":
         from crosswind.execution.engines.ray_cluster import RayCluster

@@ -49,7 +49,7 @@ class LiveServer(ThreadingHTTPServer):
         try:
             names = self._store.study_names()
             if study is None and not names:
-                raise InputError("STORE", f"{where} holds no study yet")
+                raise InputError("STORE", f"{self._store.name} holds no study yet")
             self._live = LiveStudy(self._store, study or names[-1])
             self.token = _token()
             self._looking = threading.Lock()

@@ -18,14 +18,14 @@ from typing import Any
 from crosswind.core.errors import InputError, one_line, unknown
 from crosswind.core.types import ROWS, Job
 from crosswind.execution.scheduler import Progress
-from crosswind.live.trackers import OPTION, TRACKERS, LoggedRun, Tracker
+from crosswind.live.trackers import CLIENTS, OPTION, TRACKERS, LoggedRun, Tracker
 from crosswind.reports.claims.robustness import network_before
-from crosswind.reports.export import from_files, plain_labels, run_names, settings_of
+from crosswind.reports.export import client_of, from_files, plain_labels, run_names, settings_of
 from crosswind.reports.runs.job_files import JobFiles
 from crosswind.storage.store import DONE, Store
 from crosswind.studies.job_specs import FitSpec
 
-__all__ = ["StudyLog", "trackers_of"]
+__all__ = ["StudyLog", "places_of", "trackers_of"]
 
 LIVE_CURVE = "validation/accuracy"
 """What a fit reports of itself at each validation."""
@@ -38,7 +38,18 @@ CLOSE_SECONDS, STOP_SECONDS = 60.0, 10.0
 def trackers_of(words: Sequence[str], out: Path, study: str) -> list[tuple[str, Tracker]]:
     """The tools that `TOOL` or `TOOL=PLACE` name, opened.
 
-    Raises `InputError` for one that is unknown, named twice or does not take its place, and
+    Raises `InputError` for one that does not take its place, and what `places_of` does.
+    """
+    places = {
+        name: place or TRACKERS[name][1](out, study) for name, place in places_of(words).items()
+    }
+    return [(name, TRACKERS[name][0](place, study)) for name, place in places.items()]
+
+
+def places_of(words: Sequence[str]) -> dict[str, str]:
+    """By tool the place that `TOOL=PLACE` names, "" for `TOOL` alone. Nothing is opened.
+
+    Raises `InputError` for a tool that is unknown or named twice, or whose place is empty, and
     `NeedsError` for one whose client is not installed.
     """
     places: dict[str, str] = {}
@@ -50,8 +61,9 @@ def trackers_of(words: Sequence[str], out: Path, study: str) -> list[tuple[str, 
             raise InputError(OPTION, f"{name} is named twice")
         if has_place and not place:
             raise InputError(OPTION, f"{name}= names no place")
-        places[name] = place or TRACKERS[name][1](out, study)
-    return [(name, TRACKERS[name][0](place, study)) for name, place in places.items()]
+        client_of(CLIENTS[name], name, OPTION)
+        places[name] = place
+    return places
 
 
 class StudyLog:

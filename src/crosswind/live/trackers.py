@@ -18,6 +18,7 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.reports.export import LIVE_MARK, client_of, tensorboard_folder
 
 __all__ = [
+    "CLIENTS",
     "TRACKERS",
     "LoggedRun",
     "MlflowTracker",
@@ -29,6 +30,8 @@ __all__ = [
 PROGRESS = "progress"
 """The name, in each tool, of the run that is the study as a whole."""
 OPTION = "--log"
+CLIENTS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+"""By the name of a tool the module of its client."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class TensorboardTracker:
 
     def __init__(self, place: str, study: str) -> None:
         """Raises `NeedsError`."""
-        self._writer = client_of("torch.utils.tensorboard", "tensorboard", OPTION).SummaryWriter
+        self._writer = client_of(CLIENTS["tensorboard"], "tensorboard", OPTION).SummaryWriter
         self._place, self._study = Path(place), study
         self._open: dict[str, Any] = {}
         self._progress: Any = None
@@ -129,7 +132,7 @@ class MlflowTracker:
 
     def __init__(self, place: str, study: str) -> None:
         """Raises `NeedsError`, and `InputError` for what is no tracking URI. No server is asked."""
-        mlflow = client_of("mlflow", "mlflow", OPTION)
+        mlflow = client_of(CLIENTS["mlflow"], "mlflow", OPTION)
         try:
             self._client = mlflow.MlflowClient(tracking_uri=place)
         except Exception as error:  # its own: a scheme that it does not know
@@ -205,7 +208,7 @@ class WandbTracker:
 
     def __init__(self, place: str, study: str) -> None:
         """Raises `NeedsError`."""
-        self._wandb = client_of("wandb", "wandb", OPTION)
+        self._wandb = client_of(CLIENTS["wandb"], "wandb", OPTION)
         self._project, self._study = place, study
         self._open: dict[str, Any] = {}
 

@@ -8,13 +8,17 @@ already, known by its key, is not written again.
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from crosswind.core.errors import (
     CrosswindError,
@@ -24,6 +28,7 @@ from crosswind.core.errors import (
     one_line,
     unknown,
 )
+from crosswind.core.files import write_atomically
 from crosswind.reports.claims.robustness import scored_results
 from crosswind.reports.runs.job_files import JobFiles
 from crosswind.studies.job_specs import FitSpec
@@ -142,6 +147,10 @@ def _readable(value: Any) -> Any:
     return escaped_bytes(value) if isinstance(value, str) else value
 
 
+ANSWER_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+
+
 # -- targets ---------------------------------------------------------------------------------------
 
 
@@ -155,9 +164,9 @@ def to_table(store: Store, study: str, destination: Path) -> int:
         problem = f"{destination} is there already and is no table of the study {study}"
         raise InputError("PLACE", f"{problem}; name another file")
     frame = results_frame(scored_results(store, study, store.study(study)["resolved"]))
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with destination.open("wb") as file:  # polars itself takes no path that is not UTF-8
-        frame.write_csv(file) if destination.suffix == ".csv" else frame.write_parquet(file)
+    content = io.BytesIO()  # polars itself takes no path that is not UTF-8
+    frame.write_csv(content) if destination.suffix == ".csv" else frame.write_parquet(content)
+    write_atomically(destination, content.getvalue())  # a full disk leaves the earlier table
     return frame.height
 
 
@@ -238,6 +247,7 @@ def to_mlflow(store: Store, study: str, destination: str) -> int:
     mlflow = client_of("mlflow", "mlflow")
     from mlflow.entities import Metric, Param, RunTag
 
+    _check_server(destination)
     client = mlflow.MlflowClient(tracking_uri=destination)
     experiment_found = client.get_experiment_by_name(study)
     experiment = (
@@ -272,6 +282,17 @@ def to_mlflow(store: Store, study: str, destination: str) -> int:
         client.set_terminated(created_run.run_id)
         written += 1
     return written
+
+
+def _check_server(address: str) -> None:
+    """Raise an `OSError` at once where no server answers at an http address; mlflow asks it again and
+    again for minutes, without a word. What a proxy is between, and what is no address, is left to
+    mlflow."""
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if parts.scheme in ("http", "https") and parts.hostname and not getproxies():
+            socket.create_connection((parts.hostname, port), ANSWER_SECONDS).close()
 
 
 def to_wandb(store: Store, study: str, destination: str) -> int:
@@ -334,11 +355,11 @@ def export(store: Store, study: str, target: str, destination: str) -> int:
         ) from None
     except Exception as error:
         # What a client raises is its own: a wrong address, a project that may not be written to.
-        if type(error).__module__.partition(".")[0] != target:
+        # sqlalchemy's is of the database that mlflow keeps runs in, for `Store` turns its own.
+        if type(error).__module__.partition(".")[0] not in (target, "sqlalchemy"):
             raise
-        raise InputError(
-            "PLACE", f"{target} does not take {destination!r}: {one_line(str(error), 300)}"
-        ) from None
+        reason = one_line(str(getattr(error, "orig", None) or error), 300)
+        raise InputError("PLACE", f"{target} does not take {destination!r}: {reason}") from None
 
 
 def client_of(module: str, extra: str, option: str = "--to") -> Any:

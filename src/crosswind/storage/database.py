@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import sqlite3
@@ -26,6 +27,12 @@ SCHEMA = 3
 """The version of the tables below, kept in `meta`."""
 
 BUSY_SECONDS = 30.0
+
+PASSWORD_REMEDY = (
+    "a password is better left out of it: PGPASSWORD, or a line"
+    " HOST:PORT:DATABASE:USER:PASSWORD of ~/.pgpass, holds one"
+)
+"""Where the password of a database belongs, for sentences on a store's URL."""
 
 _METADATA = sa.MetaData()
 
@@ -272,7 +279,33 @@ def _why(error: Exception) -> str:
     }.items():
         if fragment.casefold() in text.casefold():
             return sentence
-    return f"cannot be read or written: {text}"
+    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in text), "")
+    return f"cannot be read or written: {text}{remedy}"
+
+
+_REMEDIES = {
+    "no password supplied": "; PGPASSWORD, or a line HOST:PORT:DATABASE:USER:PASSWORD of"
+    " ~/.pgpass (readable by you alone), holds it",
+    "password authentication failed": "; PGPASSWORD and ~/.pgpass hold one as well as the URL does",
+    "does not exist": "; `createdb` makes a database, `createuser` a role",
+    "permission denied": "; who owns the database may GRANT it to this role",
+    "no schema has been selected": "; `CREATE SCHEMA` makes one, search_path names it",
+}
+"""What helps, by words of PostgreSQL's messages."""
+
+
+def without_password(url: str) -> str:
+    """The URL of a store as commands, errors and pages show it: no password, neither before the host
+    nor among the options."""
+    head, mark, address = re.sub(r"(?i)(?<=[?&])[^=&]*password=[^&]*&?", "", url).partition("://")
+    credentials, separator, host = address.rstrip("?&").rpartition("@")
+    return f"{head}{mark}{credentials.partition(':')[0]}{separator}{host}"
+
+
+def has_password(url: str) -> bool:
+    """Whether the URL of a store holds a password. Raises `StoreError` for what is no such URL."""
+    parsed = check_url(url)
+    return parsed.password is not None or any("password" in key.lower() for key in parsed.query)
 
 
 def check_url(url: str) -> sa.URL:
@@ -281,14 +314,29 @@ def check_url(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
+        parsed = None
+    # An @ of a password ends it too early: its rest would be looked up, and shown, as a host.
+    if parsed is None or "@" in f"{parsed.host}{parsed.database}":
         raise StoreError(
-            "the store's URL cannot be read; it should be like postgresql://user@host/database"
-        ) from None
+            "the store's URL cannot be read; it should be like postgresql://user@host/database,"
+            f" where an @ of a password is %40; {PASSWORD_REMEDY}"
+        )
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise StoreError(
             f"a store is a folder or a postgresql:// URL, not {parsed.get_backend_name()}://"
         )
     return parsed
+
+
+def check_server(url: str) -> None:
+    """Refuse, before any work, a URL whose server does not answer or does not let this user into the
+    database. Raises `StoreError`."""
+    engine = _postgresql(url)
+    try:
+        with sentences(without_password(url)), engine.connect():
+            pass
+    finally:
+        engine.dispose()
 
 
 def _postgresql(url: str) -> sa.Engine:

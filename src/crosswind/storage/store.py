@@ -39,6 +39,7 @@ from crosswind.storage.database import (
     studies,
     study_runs,
     text,
+    without_password,
 )
 from crosswind.storage.json_columns import JsonColumns, parsed
 from crosswind.storage.leases import Driver
@@ -100,10 +101,7 @@ class Store:
                 raise StoreError(
                     "a store on PostgreSQL needs a folder for the files of its runs as well"
                 )
-            head, mark, address = where.partition("://")
-            credentials, separator, host = address.rpartition("@")
-            # no error shows the password
-            name = f"{head}{mark}{credentials.partition(':')[0]}{separator}{host}"
+            name = without_password(where)
             return cls(name, None if out is None else Path(out), open_database(where, name, create))
         with sentences(str(where)):
             path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)

@@ -12,7 +12,9 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import secrets
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +42,31 @@ AHEAD = 2
 """Tasks that are submitted beyond those that the cluster has room for."""
 MOST_BYTES = 2**31
 """Of one file or folder that is sent to nodes which do not see it."""
+
+
+ANSWER_SECONDS = 10.0
+"""How long a head of a cluster may take to accept a connection. Ray itself would wait for minutes."""
+_START_ONE = "start one by `ray start --head`, or leave --address out for this machine"
+
+
+def check_address(address: str | None) -> None:
+    """Refuse at once an address of a cluster at which nothing answers; None is this machine.
+
+    Raises `InputError`, and `NeedsError` where Ray is not installed.
+    """
+    _ray()
+    parts = re.fullmatch(r"(?:ray://)?(?:\[([^\]]+)\]|([^:/\s]+)):(\d{1,5})", address or "")
+    if parts is not None:
+        host, port = parts[1] or parts[2], int(parts[3])
+        try:
+            socket.create_connection((host, port), ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            problem = f"{address!r} is no cluster that answers ({reason})"
+            raise InputError("--address", f"{problem}; {_START_ONE}") from None
+    elif address not in (None, "auto", "local") and "://" not in str(address):
+        problem = f"{address!r} is no address of a cluster: auto, HOST:PORT or ray://HOST:PORT"
+        raise InputError("--address", f"{problem}; {_START_ONE}")
 
 
 @dataclasses.dataclass
@@ -195,8 +222,7 @@ class RayCluster(Engine):
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = one_line(str(error), 200)
             problem = f"{address!r} is no cluster that answers ({reason})"
-            remedy = "start one by `ray start --head`, or leave --address out for this machine"
-            raise InputError("--address", f"{problem}; {remedy}") from None
+            raise InputError("--address", f"{problem}; {_START_ONE}") from None
         return address is None
 
     def _silence(self) -> None:
