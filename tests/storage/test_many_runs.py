@@ -14,10 +14,18 @@ from benchmarks.speed.many_runs import build
 from tests.execution.toys import planned
 
 from crosswind.cli.main import _status
+from crosswind.core.errors import StoreError
 from crosswind.execution.done_before import ended_stamp, fingerprint, fingerprint_of_study
 from crosswind.execution.running import run_plan
 from crosswind.storage import store as store_module
-from crosswind.storage.artifacts import SharedTexts, artifact_folder, plain_json
+from crosswind.storage.artifacts import (
+    SharedTexts,
+    artifact_folder,
+    check_keys,
+    plain_json,
+    texts_of_labels,
+    texts_of_names,
+)
 from crosswind.storage.database import WITH_FILES
 from crosswind.storage.leases import Driver
 from crosswind.storage.run_recorder import RunRecorder
@@ -283,7 +291,52 @@ def test_texts_of_shared_parts_are_those_of_whole_specifications(many: Path) -> 
     ]
     for values in [*(job.spec for job in jobs), *(job.spec for job in jobs), *odd]:
         assert texts.of(values) == plain_json(values)
-    for names in [*(job.needs for job in jobs), (), ["é\n", 'a"b', "\ud800"]]:
-        assert texts.of_names(names) == plain_json(names)
     with pytest.raises(TypeError, match="is not a plain value"):
         texts.of({"a": object()})
+
+
+def test_texts_of_many_labels_are_those_of_each(many: Path) -> None:
+    labels = [job.labels for job in plan_of(str(many / "many.yaml")).jobs]
+
+    class Odd(dict[str, Any]):
+        pass
+
+    odd: list[dict[Any, Any]] = [
+        {"a": 'b"\\\x08\x0c\n\r\t\x1f\0/</script>', 'c"': 2**70, "d": -1, "": ""},
+        {"a": "ü"},
+        {"ü": "a"},
+        {"a": "\x7f"},
+        {"a": "\ud800"},
+        {"a": "\u2028\U0001f600"},
+        {"a": True},
+        {"a": None, "b": 1e-08, "c": float("inf"), "d": float("nan")},
+        {1: 2, None: 3},
+        {"a": np.float64(0.1), "b": [1, ("c",)], "d": Path("e")},
+        {},
+        Odd(a=1),
+    ]
+    for mappings in [labels, labels[:1], [], *([values] for values in odd), [*labels, *odd]]:
+        assert texts_of_labels(mappings) == list(map(plain_json, mappings))
+    with pytest.raises(TypeError, match="is not a plain value"):
+        texts_of_labels([{"a": object()}])
+
+
+def test_texts_of_many_lists_of_keys_are_those_of_each(many: Path) -> None:
+    needs = [job.needs for job in plan_of(str(many / "many.yaml")).jobs]
+    assert max(map(len, needs)) == 2
+    for names in [*needs, (), ["é\n", 'a"b', "\ud800"], ["ü"], [""], ["", ""], ["a", ""]]:
+        assert texts_of_names([*needs, names]) == [plain_json(each) for each in [*needs, names]]
+        assert texts_of_names([names]) == [plain_json(names)]
+    assert texts_of_names([]) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["", "abc", "a" * 129, "abcD", "abc_", "abcé", "abcd\n", "a\ud800bc", "٣٣٣٣"]
+)
+def test_a_key_that_names_no_folder_is_refused_among_many(key: str) -> None:
+    good_keys = ["abcd", "0123", "a" * 128]
+    check_keys(good_keys)
+    check_keys([])
+    for keys in ([key], [*good_keys, key], [key, *good_keys]):
+        with pytest.raises(StoreError, match="is not 4 to 128 lower-case letters and digits"):
+            check_keys(keys)

@@ -10,23 +10,44 @@ finished is never read. Nothing here knows what the files mean.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_json
 
 from crosswind.core.errors import StoreError
 from crosswind.core.files import sync
 from crosswind.core.types import file_hash
 
+_KEY_LENGTHS = 4, 128
+_KEY_CHARACTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _KEY = re.compile(r"[0-9a-z]{4,128}")
 FOLDER = "artifacts"
 """The folder of what finished runs left, below that of a store."""
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """`check_key` of many keys: of 300,000, each by itself takes a third of a second."""
+    lengths = set(map(len, keys))
+    characters = "".join(keys).encode(errors="replace")  # by "?", which no key has
+    if (
+        lengths
+        and min(lengths) >= _KEY_LENGTHS[0]
+        and max(lengths) <= _KEY_LENGTHS[1]
+        and not characters.translate(None, _KEY_CHARACTERS)
+    ):
+        return
+    for key in keys:
+        check_key(key)
 
 
 def check_key(key: str) -> str:
@@ -75,10 +96,11 @@ def plain_json(value: Any) -> str:
 
 
 class SharedTexts:
-    """`plain_json` of many mappings with parts in common, of which each is put into text once.
+    """`plain_json` of many mappings with values in common, of which each is put into text once, and
+    of mappings that are one.
 
-    Parts are known by their identity: mappings that were given must not be let go of, or changed, as
-    long as this is used.
+    Both are known by their identity: what was given must not be let go of, or changed, as long as
+    this is used.
     """
 
     def __init__(self) -> None:
@@ -87,32 +109,49 @@ class SharedTexts:
 
     def of(self, values: Mapping[str, Any]) -> str:
         """The text of a mapping, byte for byte that of `plain_json`."""
+        if not values:
+            return "{}"
+        text = self._texts.get(id(values))
+        if text is None:
+            text = self._texts[id(values)] = self._new(values)
+        return text
+
+    def _new(self, values: Mapping[str, Any]) -> str:
+        # A mapping of another type may make its values whenever they are asked for.
+        if type(values) is not dict:
+            return plain_json(values)
         names = tuple(values)
         layout = self._layouts.get(names)
         if layout is None:
             if not all(type(name) is str for name in names):
                 return plain_json(values)
             layout = self._layouts[names] = _layout(names)
-        value_texts = []
         for value in values.values():
-            # Most are texts and numbers: each alone takes the encoder ten times as long.
-            if type(value) is str:
-                value_texts.append(encode_basestring_ascii(value))
-            elif type(value) is int:
-                value_texts.append(int.__repr__(value))
-            else:
-                value_texts.append(self._texts.get(id(value)) or self._encoded(value))
-        return layout % tuple(value_texts)
+            if id(value) not in self._texts:
+                self._texts[id(value)] = plain_json(value)
+        return layout % tuple([self._texts[id(value)] for value in values.values()])
 
-    def of_names(self, names: Sequence[str]) -> str:
-        """The text of a list of texts, byte for byte that of `plain_json`."""
-        return f"[{','.join(map(encode_basestring_ascii, names))}]"
 
-    def _encoded(self, value: Any) -> str:
-        text = plain_json(value)
-        if isinstance(value, dict | list):
-            self._texts[id(value)] = text
-        return text
+def texts_of_labels(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`plain_json` of each of many mappings, several times faster where their names and values are
+    plain texts and whole numbers. As with `SharedTexts` they must not be let go of meanwhile."""
+    types = set(map(type, chain.from_iterable(values.values() for values in mappings)))
+    if types <= {str, int} and set(map(type, chain.from_iterable(mappings))) <= {str}:
+        with contextlib.suppress(ValueError):  # half of a surrogate pair, or a mapping but no dict
+            encoded = [to_json(values) for values in mappings]
+            characters = b"".join(encoded)
+            if characters.isascii() and b"\x7f" not in characters:  # others have escapes in JSON
+                return list(map(bytes.decode, encoded))
+    return list(map(SharedTexts().of, mappings))
+
+
+def texts_of_names(lists: Sequence[Sequence[str]]) -> list[str]:
+    """`plain_json` of each of many lists of names, such as keys."""
+    joined = "".join(chain.from_iterable(lists))
+    if joined.isascii() and joined.isalnum():  # nothing that is written otherwise than it is
+        between = '","'
+        return [f'["{between.join(names)}"]' if names else "[]" for names in lists]
+    return [f"[{','.join(map(encode_basestring_ascii, names))}]" for names in lists]
 
 
 def _layout(names: Iterable[str]) -> str:
