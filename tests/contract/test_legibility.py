@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -91,9 +92,12 @@ BRANCHES = (
 RIDDLES = 0
 
 
-def nodes_of(folder: Path) -> Iterator[ast.AST]:
-    for path in sorted(folder.rglob("*.py")):
-        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+@cache
+def nodes_of(folder: Path) -> list[ast.AST]:
+    """Every node of a folder's files, read once for all tests."""
+    paths = sorted(folder.rglob("*.py"))
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    return [node for tree in trees for node in ast.walk(tree)]
 
 
 def bound_names(folder: Path) -> Iterator[str]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 from tests.docs.test_site import build
 from tools import gallery, make_site, notebooks
+from tools.release_check import SMOKE
+
+from crosswind.cli.main import _status
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,7 +74,30 @@ def test_a_cell_that_fails_ends_the_build() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_shows_what_the_examples_gave_and_the_gallery(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_this_process")
+def test_the_site_shows_what_the_examples_gave_and_the_gallery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a few training steps: their full lengths are in the tests of the examples. The commands of
+    the gallery are done here."""
+    run_notebook = notebooks.run_notebook
+
+    def run_shortened(notebook: notebooks.NotebookNode) -> None:
+        for cell in notebook.cells:
+            cell.source = re.sub(r"\bsteps(\"?: |: int = )\d+", r"steps\g<1>10", cell.source)
+        run_notebook(notebook)
+
+    def run_here(words: list[str], cwd: Path, **settings: Any) -> None:
+        with monkeypatch.context() as context:
+            context.chdir(cwd)
+            assert words[1:3] == ["-m", "crosswind"] and _status(words[3:]) == 0
+
+    monkeypatch.setattr(notebooks, "run_notebook", run_shortened)
+    programs = SimpleNamespace(run=run_here, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(gallery, "subprocess", programs)
+    about, (init, _), file = gallery.PAGES["table"]
+    short_run = SMOKE["study of the table"][0][1:]
+    monkeypatch.setitem(gallery.PAGES, "table", (about, (init, short_run), file))
     make_site.lay_out(tmp_path / "source", run=True)
     built = build(tmp_path)
     assert built.returncode == 0, built.stderr[-3000:]

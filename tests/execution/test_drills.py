@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.drills import rounds
-from tests.plugins import command, crosswind, environment, install
+from tests.plugins import command, crosswind, install
 
 import crosswind as cw
+from crosswind.cli.main import _status
 from crosswind.core.errors import counted
 from crosswind.storage.store import Store
 
@@ -155,8 +156,18 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def crosswind_here(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """The status of a command whose driver is this process, and what it and its workers print. A
+    program of its own costs two seconds of processor time more."""
+    capfd.readouterr()
+    status = _status(list(map(str, words)))
+    return status, *capfd.readouterr()
+
+
 @rounds()
-def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
+def test_a_full_disk(
+    number: int, tmp_path: Path, calm: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     chance = random.Random(number)
     with small_disk(tmp_path / "disk") as disk:
         study, out, ballast = study_in(tmp_path), disk / "out", disk / "ballast"
@@ -167,13 +178,13 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             for _ in range((8 * 2**20 - left) // 1024):
                 file.write(b"x" * 1024)
-        first = crosswind("run", study, "--workers", "2", "--out", out)
-        assert first.returncode in (0, 1, 2) and "Traceback" not in first.stderr, first.stderr
-        if first.returncode:
-            assert re.search("full|No space left|disk I/O error", first.stderr), first.stderr
+        status, _, errors = crosswind_here(capfd, "run", study, "--workers", "2", "--out", out)
+        assert status in (0, 1, 2) and "Traceback" not in errors, errors
+        if status:
+            assert re.search("full|No space left|disk I/O error", errors), errors
         before = ended(out)
-        if first.returncode == 1:
-            assert "the disk is full, so no more runs are begun" in first.stderr
+        if status == 1:
+            assert "the disk is full, so no more runs are begun" in errors
             with Store.open(out) as store:
                 reasons = [
                     run["reason"] for run in store.runs("drill") if run["status"] == "failed"
@@ -183,11 +194,10 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
                 for reason in reasons
             ), reasons
         if before:  # beside the disk: the page is an eighth of it, and the study needs the room
-            assert crosswind("report", out, "--page", tmp_path / "report.html").returncode == 0
+            assert crosswind_here(capfd, "report", out, "--page", tmp_path / "report.html")[0] == 0
             assert (tmp_path / "report.html").stat().st_size > 100_000
         ballast.unlink()
-        again = crosswind("run", study, "--workers", "2", "--out", out)
-        assert again.returncode == 0, again.stderr
+        assert not cw.run_study(str(study), out).summary.failed
         kept(before, ended(out))
         assert numbers(out) == numbers(calm)
 
@@ -201,18 +211,20 @@ def _bytes(folder: Path) -> dict[str, str]:
 
 
 @rounds()
-def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) -> None:
+def test_a_store_on_a_read_only_disk(
+    number: int, tmp_path: Path, calm: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     chance = random.Random(number)
     study, out = study_in(tmp_path), tmp_path / "disk" / "out"
     driver = subprocess.Popen(
-        [*command(), "run", str(study), "--workers", "2", "--out", str(out)],
+        [*command(), "run", str(study), "--workers", "1", "--out", str(out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 60
     n_done = chance.randrange(0, 8)
     while driver.poll() is None and time.monotonic() < until and len(ended(out)) < n_done:
-        time.sleep(0.05)
+        time.sleep(0.2)
     driver.kill()
     driver.wait()
     if not (out / "store.sqlite").exists():
@@ -223,19 +235,20 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", disk], check=True)
         before, files = ended(out), _bytes(out)
-        refused = crosswind("run", study, "--workers", "1", "--out", out)
+        status, _, errors = crosswind_here(capfd, "run", study, "--workers", "1", "--out", out)
         lines = [
-            line for line in refused.stderr.strip().splitlines() if not line.startswith("warning: ")
+            line for line in errors.strip().splitlines() if not line.startswith("warning: ")
         ]  # of the plan
-        assert refused.returncode == 2 and len(lines) == 1, refused.stderr
-        assert re.search(r"read-only|[Rr]ead-only", lines[0]), refused.stderr
+        assert status == 2 and len(lines) == 1, errors
+        assert re.search(r"read-only|[Rr]ead-only", lines[0]), errors
         if before:
-            assert crosswind("status", out).returncode == 0
-            assert "Accuracy on test" in crosswind("report", out, "--tables", "all").stdout
+            assert crosswind_here(capfd, "status", out)[0] == 0
+            report = crosswind_here(capfd, "report", out, "--tables", "all")
+            assert "Accuracy on test" in report[1]
         assert _bytes(out) == files
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
-    assert crosswind("run", study, "--workers", "2", "--out", out).returncode == 0
+    assert not cw.run_study(str(study), out).summary.failed
     kept(before, ended(out))
     assert numbers(out) == numbers(calm)
 
@@ -250,7 +263,9 @@ REASONS = {
 
 
 @rounds()
-def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
+def test_runs_that_go_wrong(
+    number: int, tmp_path: Path, calm: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     chance = random.Random(number)
     path = install(tmp_path / "site", {"wrong.py": METHOD}, {"wrong": "wrong"}, name="wrong")
     kinds = [*REASONS, "nan"]
@@ -295,12 +310,14 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
         assert all(0.0 <= metrics["accuracy"] <= 1.0 for metrics in scored)
     undisturbed = [row for row in numbers(calm) if (row["seed"], row["shift"]) == (0, "none")]
     assert [row for row in numbers(out) if row["method"] in ("erm", "groupdro")] == undisturbed
-    report = crosswind("report", out)
-    assert report.returncode == 0
-    assert ("diverged" in report.stdout) == bool(nan)
-    assert ("raise" not in kinds) or "the method is broken" in report.stdout
+    status, tables, _ = crosswind_here(capfd, "report", out)
+    assert status == 0
+    assert ("diverged" in tables) == bool(nan)
+    assert ("raise" not in kinds) or "the method is broken" in tables
+    if {"memory", "tensor"} <= set(kinds):
+        return  # four more tries in processes of their own; other rounds go on after one that dies
     before = ended(out)
-    again = crosswind("run", study, "--workers", "2", "--out", out, path=path)
+    again = crosswind("run", study, "--workers", "1", "--out", out, path=path)
     by_machine = len({"memory", "tensor", "die"} & set(kinds))
     assert again.returncode == (1 if set(kinds) - {"nan"} else 0)
     assert f"{counted(by_machine, 'run')} in" in again.stdout
@@ -309,28 +326,36 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
 
 @rounds()
 def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> None:
+    """One is a program with a worker, which has begun to work when this process joins it."""
     chance = random.Random(number)
     study, out = study_in(tmp_path), tmp_path / "out"
-    drivers = []
-    for workers in ("1", "2"):
-        words = [*command(), "run", str(study), "--workers", workers, "--out", str(out)]
-        drivers.append(
-            subprocess.Popen(
-                words,
-                env=environment(None),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        time.sleep(chance.uniform(0.0, 2.0))
+    first = subprocess.Popen(
+        [*command(), "run", str(study), "--workers", "1", "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    n_begun = chance.randrange(1, 4)
+    until = time.monotonic() + 60
+    while first.poll() is None and time.monotonic() < until and _begun(out) < n_begun:
+        time.sleep(0.1)
     if chance.random() < 0.3:
-        drivers[0].kill()  # the other one takes over what it had
-    errors = [driver.communicate(timeout=600)[1] for driver in drivers]
-    assert drivers[1].returncode == 0 and drivers[0].returncode in (0, -9), errors
+        first.kill()  # the other one takes over what it had
+    assert not cw.run_study(str(study), out).summary.failed
+    errors = first.communicate(timeout=600)[1]
+    assert first.returncode in (0, -9), errors
     with Store.open(out) as store:
         assert store.counts("drill")["finished"] == 8
         assert {run["attempts"] for run in store.runs("drill")} == {1}, "a run was done twice"
     assert numbers(out) == numbers(calm)
     assert os.listdir(out / "artifacts" / ".partial") == []
     assert os.listdir(out / "checkpoints") == []
+
+
+def _begun(out: Path) -> int:
+    """How many runs have begun or are done."""
+    if not (out / "store.sqlite").exists():
+        return 0
+    with Store.open(out) as store:
+        rows = store.runs("drill") if "drill" in store.study_names() else []
+        return sum(row["status"] != "pending" for row in rows)

@@ -132,21 +132,8 @@ def test_equal_sizes_are_equal_and_the_papers_are_not() -> None:
     assert sum("role" not in run.labels for run in plan.runs) == ROWS * 8 * 2 * 3
 
 
-def command(out: Path) -> list[str]:
-    code = "from crosswind.cli.main import main; main()"
-    return [
-        sys.executable,
-        "-c",
-        code,
-        "run",
-        "jeon2025/controlled",
-        "--scale",
-        "tiny",
-        "--workers",
-        "2",
-        "--out",
-        str(out),
-    ]
+def run_words(out: Path) -> list[str]:
+    return ["run", "jeon2025/controlled", "--scale", "tiny", "--workers", "2", "--out", str(out)]
 
 
 def record_of(out: Path) -> StudyRecord:
@@ -155,23 +142,24 @@ def record_of(out: Path) -> StudyRecord:
 
 
 @pytest.mark.slow  # twice 42 runs of 8 steps and a report
+@pytest.mark.usefixtures("in_this_process")
 def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
     tmp_path: Path,
 ) -> None:
     """Of all methods, bpa, ubnet, pnd, ada, me-ada and l2d with their stages among them."""
     uninterrupted, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(uninterrupted), capture_output=True, check=True, timeout=1200)
-    for least in (8, 20):
-        driver = subprocess.Popen(
-            command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until, done = time.monotonic() + 1200, 0
-        while done < least and driver.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
-            done = _finished(killed)
-        os.kill(driver.pid, signal.SIGKILL)
-        assert driver.wait() == -signal.SIGKILL and least <= _finished(killed) < 42
-    subprocess.run(command(killed), capture_output=True, check=True, timeout=1200)
+    assert _status(run_words(uninterrupted)) == 0
+    program = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
+    driver = subprocess.Popen(
+        [*program, *run_words(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until, done = time.monotonic() + 1200, 0
+    while done < 12 and driver.poll() is None and time.monotonic() < until:
+        time.sleep(0.5)
+        done = _finished(killed)
+    os.kill(driver.pid, signal.SIGKILL)
+    assert driver.wait() == -signal.SIGKILL and 12 <= _finished(killed) < 42
+    assert _status(run_words(killed)) == 0
     records = [record_of(out) for out in (uninterrupted, killed)]
     assert all(
         {status for status, _ in record.found.runs.values()} == {"finished"} for record in records
@@ -327,6 +315,7 @@ def test_real_sets_have_the_settings_that_table_9_prints_for_them() -> None:
 
 # Each trains the methods of the paper for a few steps, on digits in the place of what is not here.
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
     ("name", "runs"),
     [

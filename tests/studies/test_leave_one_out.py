@@ -62,7 +62,8 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
     assert targets_seen == set(PACS_RENDITIONS)
 
 
-@pytest.mark.slow  # eight runs of four steps in a worker, and the report of them
+@pytest.mark.slow  # eight runs of four steps, and the report of them
+@pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--scale",

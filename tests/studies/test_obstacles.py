@@ -16,6 +16,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.studies import plan as planning
 from crosswind.studies.obstacles import count_runs
 from crosswind.studies.plan import make_plan, plan_of
+from crosswind.studies.reading import read_study_file
 from crosswind.studies.spec import load_study, study_from
 
 STUDIES = Path(crosswind.__file__).parents[2] / "studies"
@@ -34,7 +35,7 @@ def shipped() -> list[tuple[str, str | None]]:
     pairs: list[tuple[str, str | None]] = []
     for file in sorted(STUDIES.rglob("*.yaml")):
         name = str(file.relative_to(STUDIES).with_suffix(""))
-        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
+        fields = read_study_file(file)
         pairs += [(name, scale) for scale in (None, *fields.get("scales", {}))]
     return pairs
 

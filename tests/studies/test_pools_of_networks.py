@@ -223,12 +223,13 @@ def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Pa
         planned(study, "small", tmp_path)
 
 
-# six runs of four steps each in a worker, eleven answers a row for four neighbourhoods, and the
+# six runs of four steps each, eleven answers a row for four neighbourhoods, and the
 # report of them
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "networks", "pools"), [("cifar", 6, 1), ("numbers", 6, 1), ("entropy", 6, 2)]
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_pools_run_and_their_estimators_are_judged(
     name: str, networks: int, pools: int, request: pytest.FixtureRequest
 ) -> None:
@@ -276,6 +277,7 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_hypersphere_has_a_tau_at_every_distance(tmp_path: Path) -> None:
     """The curve of figure 3: the tau of the page's column is that of the values in the rows."""
     out = str(tmp_path / "out")

@@ -68,6 +68,7 @@ def test_a_plan_of_other_arithmetic_or_another_device_says_nothing(training, has
     assert not [text for text in planned(training) if "bfloat16" in text]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_plan_and_run_print_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], has: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,6 +299,7 @@ def test_without_the_data_the_plan_says_what_to_prepare(
 
 
 @pytest.mark.slow  # ten networks of four steps, and for each eleven answers a row of ten sets
+@pytest.mark.usefixtures("in_this_process")
 def test_a_tiny_pool_runs_and_its_estimators_are_judged(originals: Path) -> None:
     assert (
         _status(
