@@ -70,6 +70,7 @@ from crosswind.studies.plan_warnings import (
     halving_notes,
     method_warnings,
     sets_with_another_label,
+    short_validation,
     single_rows,
     tie_notes,
     uneven_tests,
@@ -276,6 +277,7 @@ class _Planner:
             *other_labels,
             *uneven_tests(study, point.data, counts, used[point.data]),
             *single_rows(counts),
+            *short_validation(study, point.data, counts),
             *counts.shares_asked_otherwise(split),
         ]
         for method in methods.values():
