@@ -420,6 +420,13 @@ def field_error(
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
         problem = f"{shown(value)} may hold only letters, digits, spaces and _ . + : / @ -"
+        foreign = sorted({sign for sign in str(value) if not sign.isascii()})
+        if foreign:
+            problem = (
+                f"{shown(value)} holds {', '.join(foreign[:5])}, and a name that a study gives is typed in"
+                " commands and stands in names of files: letters a to z and A to Z, digits, spaces and"
+                " _ . + : / @ -; attributes, values and texts may be of any script"
+            )
         return InputError(field, problem)
     if path[-2:-1] == ["roles"]:
         problem = "must be a whole number of rows of each cell, or a share between 0 and 1, not"
