@@ -795,3 +795,24 @@ def test_cells_that_lack_rows_are_told_once_a_set(tmp_path: Path) -> None:
     assert any(
         re.search(r"\(\d+ more such warnings?: crosswind plan\)$", note) for note in size_notes
     )
+
+
+def test_a_wide_table_says_how_many_inputs_there_are_and_which_columns_are_none(
+    tmp_path: Path, capsys: Any
+) -> None:
+    rows = range(120)
+    columns: dict[str, list[Any]] = {"kind": ["ab"[row % 2] for row in rows]}
+    columns["site"] = ["xy"[(row // 2 + row % 2 * (row % 5 > 0)) % 2] for row in rows]
+    columns |= {f"gene{n}": [(row * (n + 7)) % 101 + 0.5 for row in rows] for n in range(30)}
+    columns |= {f"batch{n}": ["one"] * len(rows) for n in range(10)}
+    columns |= {f"day{n}": [f"2020-01-{(row + n) % 28 + 1:02}" for row in rows] for n in range(10)}
+    polars.DataFrame(columns).write_csv(tmp_path / "wide.csv")
+    assert _status(["init", str(tmp_path / "wide.csv"), "--label", "kind"]) == 0
+    text = "".join(capsys.readouterr())
+    assert (
+        "31 columns are what a model reads ('site', 'gene0', 'gene1', 'gene2', 'gene3' and 26"
+        in text
+    )
+    assert "batch0, batch1, batch2 and 7 more: one value" in text
+    assert "day0, day1, day2 and 7 more: dates, which are not read as numbers" in text
+    assert "20 columns of these no model reads" in text

@@ -468,3 +468,15 @@ def test_an_entry_that_the_scale_leaves_out_may_be_left_out_again(methods: Any) 
         assert set(study_now.methods) == {"erm", "dann"}
         with pytest.raises(InputError, match="unknown entry of methods 'imr'"):
             study_from(study, scale=scale, settings=["methods.imr=null"])
+
+
+@pytest.mark.parametrize("room", ["shifts", "methods", "models", "data"])
+def test_a_name_in_another_script_is_refused_with_its_letters_and_the_reason(room: str) -> None:
+    digits = {"source": "digits", "label": "half", "attributes": ["ink"]}
+    named = {"data": {"d": digits}, "shifts": {"none": []}}
+    entry = {"data": digits, "shifts": []}.get(room, {})
+    with pytest.raises(InputError) as caught:
+        study_from({**named, room: {"größe": entry}})
+    assert "'größe' holds ß, ö, and a name that a study gives is typed in commands" in str(
+        caught.value
+    )

@@ -126,3 +126,32 @@ def test_a_share_of_uneven_cells_is_warned_of_and_the_number_that_is_named_evens
     evened = plan_with()
     assert not [text for text in evened.warnings if SHARE in text]
     assert evened.draws[0].test_rows == 4 * fewest
+
+
+def test_an_official_validation_part_that_is_smaller_than_asked_is_told_of(
+    study: dict[str, Any],
+) -> None:
+    rows = polars.read_csv("visits.csv")
+    part = ["validation" if row % 10 == 0 else "train" if row % 2 else "test" for row in range(N)]
+    rows.with_columns(part=polars.Series(part)).write_csv("visits.csv")
+    entry = study["data"]["visits"]
+    del entry["options"]["unit"]
+    official = {
+        "column": "part",
+        "train": ["train"],
+        "test": ["test"],
+        "validation": ["validation"],
+    }
+
+    def told(**roles: Any) -> list[str]:
+        entry["roles"] = {"official": official, **roles}
+        plan = make_plan(study_from(parse(yaml.safe_dump(study), "study.yaml"), name="study"))
+        return [
+            text for text in plan.warnings if "the official validation part has no more" in text
+        ]
+
+    (text,) = told(validation=0.5)
+    assert (
+        "set validation has 120 of the " in text and "that roles.validation: 0.5 asks for" in text
+    )
+    assert told() == told(validation=0.1) == told(validation=4) == []

@@ -11,7 +11,6 @@ import yaml
 from crosswind.cli.options import bytes_text
 from crosswind.core.errors import counted
 from crosswind.core.printing import duration
-from crosswind.evaluation.metrics import METRICS
 
 _KINDS = {
     "fit": "training",
@@ -71,6 +70,11 @@ def run_lines(record: Mapping[str, Any]) -> Iterator[str]:
                 yaml.safe_dump(_written(settings), sort_keys=False, allow_unicode=True)
             )
     yield from _cost(record["cost"] or {})
+    yield from _files(record)
+
+
+def _files(record: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a job left and needed, and the versions that did it."""
     for job in record["needs"]:
         kind = _KINDS.get(job["kind"], job["kind"])
         yield f"Needs {job['key']}: {kind}, {job['status']}; files: {job['artifacts'] or 'none'}"
@@ -103,6 +107,9 @@ def _course(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _scores(scores: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The scores of a job by set and rule."""
+    from crosswind.evaluation.metrics import METRICS
+
     for score in scores:
         rule = f"by {score['rule']}" if score["rule"] else "all rules"
         yield f"Scores on {score['set']}, {rule}"

@@ -30,6 +30,8 @@ _FOLDERS = {".": "this folder", "..": "the folder above this one"}
 """What folders are called whose paths would read like the end of a sentence."""
 MOST_FILES = 20_000
 """Pictures whose beginnings and ends are looked at before a study is proposed."""
+_NAMED_INPUTS = 5
+"""Columns of inputs that a note names; of more it says how many there are."""
 _TRIED, _LONGEST = 20, 300
 """Rows whose files are looked for in a folder, and the characters of a path."""
 
@@ -51,18 +53,20 @@ class Inputs:
     @property
     def in_words(self) -> str:
         """The inputs in words, for a note."""
-        named = ", ".join(map(repr, self.columns[:5]))
+        named = ", ".join(map(repr, self.columns[:_NAMED_INPUTS]))
         if self.kind == "images":
             folder = _FOLDERS.get(os.path.normpath(self.folder), self.folder)
             return f"images by column {named} in {folder}"
         several = "columns" if len(self.columns) > 1 else "column"
         if self.kind == "texts":
             return f"texts in {several} {named}"
-        more_words = ""
-        if len(self.columns) > 5:
-            more_words = f" and {len(self.columns) - 5} more"
+        if len(self.columns) > _NAMED_INPUTS:
+            return (
+                f"no images or texts: {len(self.columns):,} columns are what a model reads ({named} and"
+                f" {len(self.columns) - _NAMED_INPUTS:,} more)"
+            )
         are = "are" if len(self.columns) > 1 else "is"
-        return f"no images or texts: {several} {named}{more_words} {are} what a model reads"
+        return f"no images or texts: {several} {named} {are} what a model reads"
 
 
 def inputs_of(

@@ -4,6 +4,7 @@ sizes that fit."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -61,6 +62,7 @@ NO_INPUTS = (
 )
 """What a table without inputs lacks."""
 NO_FOREST = "pip install 'crosswind[skops]' lets a random forest answer beside the network"
+_EXAMPLE = re.compile(r" \(row .*\)$|(?<=empty in) [\d,]+ of [\d,]+(?= rows)")
 LISTED = 8
 """Columns that a note names."""
 NOTHING = (-9, -99, -999, -9999, 99, 999, 9999, 99999)
@@ -243,7 +245,7 @@ def propose(
     remarks += _remarks(*_label_notes(chosen, columns, rows), *_one_hot_notes(columns, rows))
     remarks += _remarks(*unit_notes)
     remarks += [Note(_design_note(design, chosen), design.attribute) for design in designs]
-    remarks += _remarks(*_other_notes(attributes, further, chosen, rule))
+    remarks += _remarks(*_other_notes(attributes, further, chosen, rule, inputs))
     remarks += [Note(LIT)] if derive else []
     remarks += _spelling_remarks(spelled, chosen, designs)
     remarks += [Note(role_note, of_roles=official is not None)] if role_note else []
@@ -552,7 +554,11 @@ def _design_note(design: ShiftDesign, label: Label) -> str:
 
 
 def _other_notes(
-    attributes: Attributes, further: Sequence[ShiftDesign], label: Label, rule: int | None
+    attributes: Attributes,
+    further: Sequence[ShiftDesign],
+    label: Label,
+    rule: int | None,
+    inputs: Inputs,
 ) -> list[str]:
     notes = []
     if rule is not None:
@@ -579,8 +585,32 @@ def _other_notes(
             f" {_first_of(numbers)}; should it not, put one into classes (bins) and name it in attributes"
         )
     if attributes.reasons:
-        notes.append(f"no attributes: {_first_of(attributes.reasons, '; ')}")
+        notes.append(f"no attributes: {_first_of(_by_reason(attributes.reasons), '; ')}")
+        if inputs.kind == "numbers" and len(attributes.reasons) > LISTED:
+            unread = [
+                name
+                for name in (reason.partition(": ")[0] for reason in attributes.reasons)
+                if name not in inputs.columns
+            ]
+            notes += [f"{counted(len(unread), 'column')} of these no model reads"] if unread else []
     return notes
+
+
+def _by_reason(reasons: Sequence[str]) -> list[str]:
+    """Why columns are no attributes, `NAME: reason` each; of many those with one reason together,
+    without the number and the example of each."""
+    if len(reasons) <= LISTED:
+        return list(reasons)
+    names: dict[str, list[str]] = {}
+    for text in reasons:
+        name, _, reason = text.partition(": ")
+        names.setdefault(
+            _EXAMPLE.sub(lambda match: "" if "(" in match[0] else " some", reason), []
+        ).append(name)
+    return [
+        f"{', '.join(columns[:3])}{f' and {len(columns) - 3:,} more' if len(columns) > 3 else ''}: {reason}"
+        for reason, columns in names.items()
+    ]
 
 
 def _first_of(texts: Sequence[str], between: str = ", ") -> str:

@@ -70,6 +70,7 @@ from crosswind.studies.plan_warnings import (
     halving_notes,
     method_warnings,
     sets_with_another_label,
+    short_validation,
     single_rows,
     tie_notes,
     uneven_tests,
@@ -242,12 +243,7 @@ class _Planner:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
         other_labels = sets_with_another_label(study, point, self.datasets)
-        shared_rows, point = self._with_rows(point)
-        split, counts = counted_draw(study, point, split_seed, self.datasets)
-        if shared_rows is not None and point.rows is None and counts.train_rows < shared_rows:
-            draw = draw_that_gives(study, point, split_seed, self.datasets, shared_rows)
-            point = replace(point, draw=draw)
-            split, counts = counted_draw(study, point, split_seed, self.datasets)
+        point, split, counts = self._counted(point, split_seed)
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
@@ -276,6 +272,7 @@ class _Planner:
             *other_labels,
             *uneven_tests(study, point.data, counts, used[point.data]),
             *single_rows(counts),
+            *short_validation(study, point.data, counts),
             *counts.shares_asked_otherwise(split),
         ]
         for method in methods.values():
@@ -296,6 +293,18 @@ class _Planner:
         self.jobs += jobs_of(
             study, point, common, common_key, models, methods, self.estimators, kind
         )
+
+    def _counted(
+        self, point: StudyPoint, split_seed: int
+    ) -> tuple[StudyPoint, dict[str, Any], DrawCounts]:
+        """The point with its draw as numbers, its split as plain values and its counts."""
+        shared_rows, point = self._with_rows(point)
+        split, counts = counted_draw(self.study, point, split_seed, self.datasets)
+        if shared_rows is not None and point.rows is None and counts.train_rows < shared_rows:
+            draw = draw_that_gives(self.study, point, split_seed, self.datasets, shared_rows)
+            point = replace(point, draw=draw)
+            split, counts = counted_draw(self.study, point, split_seed, self.datasets)
+        return point, split, counts
 
     def _in_columns_of(
         self, point: StudyPoint, sources: Iterable[str]

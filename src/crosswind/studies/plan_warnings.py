@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,25 @@ def uneven_tests(
                 f" number, such as `roles: {{test: {n_fewest}}}`, is as many rows of each cell"
             )
     return warnings
+
+
+def short_validation(study: Study, data: str, counts: DrawCounts) -> list[str]:
+    """That an official validation part has fewer rows than the share that a study asks for."""
+    roles = study.data[data].roles
+    is_asked = "validation" in roles.model_fields_set and not isinstance(roles.validation, int)
+    if roles.official is None or roles.official.validation is None or not is_asked:
+        return []
+    share = Fraction(str(roles.validation))
+    asked_rows = round(counts.train_rows * share / (1 - share))
+    return [
+        f"set {name} has {counts.set_rows.get(name, 0):,} of the {asked_rows:,} rows that"
+        f" roles.validation: {roles.validation} asks for beside {counts.train_rows:,} training rows:"
+        " the official validation part has no more"
+        for name, spec in study.sets.items()
+        if spec.role == "validation"
+        and (spec.source, spec.draw) == (None, None)
+        and counts.set_rows.get(name, 0) < asked_rows - 1
+    ]
 
 
 def _tests_a_share(study: Study, name: str, roles: RolesSpec) -> bool:

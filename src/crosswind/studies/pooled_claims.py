@@ -19,7 +19,7 @@ from crosswind.evaluation.pooled_tests import AGREEMENT, BEST, MEAN, ORDER, RANK
 from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.claims import check_metric, refuse_unheard_limits
 from crosswind.studies.families import families_of, method_names
-from crosswind.studies.spec import PooledClaim, Study
+from crosswind.studies.spec import PooledClaim, RowsSpec, Study
 
 ALL = "all"
 """Every method of a study."""
@@ -204,9 +204,7 @@ def _check_claim(path: str, claim: PooledClaim, names: _Names) -> None:
     if claim.rule is not None and claim.rule not in study.selection:
         raise unknown(f"{path}.rule", "selection rule of this study", claim.rule, study.selection)
     names.check(path, values)
-    two_sided = claim.test in (MEAN, SHARE) or claim.than is not None
-    one_side = [claim.better] if claim.test in _SIDED else [claim.rows]
-    refuse_unheard_limits(path, claim, [claim.better, claim.than] if two_sided else one_side)
+    refuse_unheard_limits(path, claim, _declared_sides(claim))
     sides = {
         name: side_of(values[name])
         for name in ("better", "than", "rows")
@@ -233,6 +231,13 @@ def _check_claim(path: str, claim: PooledClaim, names: _Names) -> None:
             raise InputError(
                 f"{path}.than", "is the same side as 'better', so there is nothing to compare"
             )
+
+
+def _declared_sides(claim: PooledClaim) -> list[str | RowsSpec | None]:
+    """The sides of a claim as its study writes them, None where one is left out."""
+    if claim.test in (MEAN, SHARE) or claim.than is not None:
+        return [claim.better, claim.than]
+    return [claim.better if claim.test in _SIDED else claim.rows]
 
 
 def _check_gaps(

@@ -419,18 +419,35 @@ def field_error(
     if kind in ("too_short", "string_too_short"):
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
-        problem = f"{shown(value)} may hold only letters, digits, spaces and _ . + : / @ -"
-        return InputError(field, problem)
+        return InputError(field, _name_problem(str(value)))
     if path[-2:-1] == ["roles"]:
         problem = "must be a whole number of rows of each cell, or a share between 0 and 1, not"
         return InputError(field, f"{problem} {shown(value)}{share_hint(value)}")
     expectations = [_expectation(report) for report in reports if _path(report) == path]
     expected = " or ".join(dict.fromkeys(expectations))
     problem = f"must be {expected}, not {shown(value)}".replace("must be must", "must")
+    hint = _percent_hint(value, expected, context)
+    return InputError(field, problem + hint + _form_of(expected, value, model, path))
+
+
+def _name_problem(name: str) -> str:
+    """Why a name that a study gives is none."""
+    foreign = sorted({sign for sign in name if not sign.isascii()})
+    if not foreign:
+        return f"{shown(name)} may hold only letters, digits, spaces and _ . + : / @ -"
+    return (
+        f"{shown(name)} holds {', '.join(foreign[:5])}, and a name that a study gives is typed in"
+        " commands and stands in names of files: letters a to z and A to Z, digits, spaces and"
+        " _ . + : / @ -; attributes, values and texts may be of any script"
+    )
+
+
+def _percent_hint(value: Any, expected: str, context: Mapping[str, Any]) -> str:
+    """How a percentage is written for a field that is a number of at most 1, or for text that ends
+    with a sign of percent."""
     at_most_one = 1 in (context.get("le"), context.get("lt"))
     is_word = "a number" in expected and isinstance(value, str)
-    hint = share_hint(value) if is_word or at_most_one else ""
-    return InputError(field, problem + hint + _form_of(expected, value, model, path))
+    return share_hint(value) if is_word or at_most_one else ""
 
 
 def _form_of(expected: str, value: Any, model: type[BaseModel], path: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def environment(modules: Sequence[str]) -> dict[str, str]:
 
 
 def _nothing() -> None:
-    """What is done at a moment at which nobody looks."""
+    """Nothing, where nobody looks at a moment."""
 
 
 def perform(
