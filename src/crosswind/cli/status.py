@@ -20,7 +20,7 @@ from crosswind.cli.options import (
     progress_bar,
     shown_store,
 )
-from crosswind.core.errors import InputError, one_line
+from crosswind.core.errors import InputError, counted, one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
@@ -77,6 +77,8 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
             for name in ("finished", "diverged", "failed", "running", "pending")
             if row[name]
         ]
+        if row["jobs_at_work"]:
+            status_counts[-1] += f", {counted(row['jobs_at_work'], 'job')} at work for them"
         typer.echo(
             f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(status_counts) or 'none'}"
         )
@@ -128,6 +130,7 @@ def status_row(store: Any, name: str) -> dict[str, Any]:
     return {
         "name": name,
         **counts,
+        "jobs_at_work": store.jobs_at_work(name) if counts["pending"] else 0,
         "failures": failures,
         "warnings": warnings,
         "damaged": store.damaged(name),
