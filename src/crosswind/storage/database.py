@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -370,7 +371,7 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
                 )
         elif not create:
             raise StoreError(
-                f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one"
+                f"there is no store at {path}; `crosswind run STUDY --out {shlex.quote(str(path.parent))}` makes one"
             )
         if not create:
             return _reading(path)
