@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ import pytest
 
 import crosswind
 from crosswind.cli.main import _status
+from crosswind.cli.run import _print_said
+from crosswind.cli.status import warn_of_damage
 from crosswind.core.errors import DataError, InputError, one_line, plain
 from crosswind.core.printing import foreign_name, json_text, utf8
 
@@ -345,3 +348,20 @@ def test_what_python_prints_holds_no_half_characters(folder: Path) -> None:
     report._repr_html_().encode()
     str(crosswind.audit(str(folder / "zahlen.csv"), str(folder / "zahlen.csv"), "Möwe")).encode()
     repr(crosswind.plan(str(folder / "vögel.yaml"))._repr_html_()).encode()
+
+
+def test_a_command_that_is_printed_is_one_that_a_shell_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "it's; 2")
+    spoken = {"text": "", "studies": 2, "page sentence": ""}
+    _print_said(spoken, "my study", "0 runs in 0 s.", out)
+    results = capsys.readouterr().out.split("Results: ")[1].splitlines()[0]
+    assert shlex.split(results) == ["crosswind", "report", out, "--study", "my study"]
+    warn_of_damage("s", {"key": ["gone"]}, "postgresql://u:p@h/d?a=b&c=d", Path(out))
+    command = capsys.readouterr().err.split("; ", 1)[1].partition(" reads them all")[0]
+    url = "postgresql://u@h/d?a=b&c=d"
+    assert shlex.split(command) == ["crosswind", "check", url, "--out", out]
+    assert _status(["status", out]) == 2
+    command = capsys.readouterr().err.split("`")[1]
+    assert shlex.split(command) == ["crosswind", "run", "STUDY", "--out", out]

@@ -287,6 +287,19 @@ def test_looking_writes_nothing(mixed: Path) -> None:
     assert after == before
 
 
+def test_a_store_in_the_place_of_another_is_the_one_that_is_served(
+    mixed: Path, store_folder: Path
+) -> None:
+    with serving(mixed) as server:
+        assert server.state()["counts"]["failed"]
+        server._looked_at = float("-inf")
+        (mixed / "store.sqlite").rename(mixed / "moved.sqlite")
+        with pytest.raises(StoreError, match="there is no store at"):
+            server.state()
+        shutil.copy(store_folder / "store.sqlite", mixed / "store.sqlite")
+        assert not server.state()["counts"]["failed"]
+
+
 def test_a_damaged_store_is_told_of_in_a_sentence_and_again_served_once_mended(mixed: Path) -> None:
     with Store.open(mixed, create=True) as store, store.transaction() as connection:
         broken = {"key": "x", "position": 0, "rule": "best-id", "set": "test", "metrics": "{"}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.core.types import Job, digest
 from crosswind.storage import database
@@ -164,6 +165,26 @@ def test_what_a_study_counts_and_shows_are_scores(store, recorder):
         "fit0",
         "predict",
     ]
+
+
+def test_a_network_that_is_being_trained_is_told_of_while_its_runs_are_pending(
+    store, recorder, capsys
+):
+    fit = Job("fit0", {}, {}, kind="fit")
+    scores = [Job(f"score{i}", {}, {}, (fit.key,)) for i in range(2)]
+    store.add_plan("study", {}, {}, [fit, *scores])
+    store.add_plan("other", {}, {}, plan(1))
+    assert store.jobs_at_work("study") == 0
+    assert recorder.claim(fit.key)
+    assert store.jobs_at_work("study") == 1 and store.jobs_at_work("other") == 0
+    assert _status(["status", str(store.out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "study study: 2 runs: 2 pending, 1 job at work for them",
+        "study other: 1 runs: 1 pending",
+    ]
+    recorder.leave()  # as a driver that died leaves it
+    assert store.jobs_at_work("study") == 0
 
 
 @pytest.mark.parametrize("odd", ["text", [0.5], {"a": 1}])

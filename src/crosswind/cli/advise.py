@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -185,7 +186,7 @@ def advise_command(
         return
     typer.echo("\n\n".join(problem_advice.to_text() for problem_advice in advice))
     if to is not None:
-        typer.echo(f"wrote {to}: crosswind run {to}")
+        typer.echo(f"wrote {to}: crosswind run {shlex.quote(str(to))}")
 
 
 _DESCRIBED = ("--rows", "--data", "--classes", "--values", "--tie", "--kind", "--pretrained")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +94,7 @@ def best_command(
         return
     with written("--to", to):
         to.write_text(head + text, encoding="utf-8")
-    typer.echo(f"wrote {to}: crosswind run {to}")
+    typer.echo(f"wrote {to}: crosswind run {shlex.quote(str(to))}")
 
 
 def _check_by_score(study: Study, by_score: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -79,4 +80,4 @@ def init_command(
         study.write()
     for note in study.notes:
         typer.echo(f"{note}.", err=True)
-    typer.echo(f"wrote {path}: {study.runs_in_words}; crosswind run {path}")
+    typer.echo(f"wrote {path}: {study.runs_in_words}; crosswind run {shlex.quote(str(path))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -361,8 +362,7 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
             f"{counted(summary.executed, 'run')} in {summary.seconds:.0f} s{busy}.",
             where,
         )
-    store_words = f"{shown_store(where)} --out {store.out}" if "://" in where else where
-    warn_of_damage(name, damaged, store_words)
+    warn_of_damage(name, damaged, where, store.out)
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     return 1 if summary.failed or summary.stopped else 0
@@ -370,10 +370,10 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
 
 def _print_said(said: dict[str, Any], study: str, executed: str, where: str) -> None:
     """Print the text of a study, how much was `executed`, and where its report is."""
-    of_study = f" --study {study}" if said["studies"] > 1 else ""
+    words = ["report", shown_store(where), *(["--study", study] if said["studies"] > 1 else [])]
     typer.echo(said["text"])
     typer.echo(executed)
-    typer.echo(f"Results: crosswind report {shown_store(where)}{of_study}")
+    typer.echo(f"Results: crosswind {shlex.join(words)}")
     typer.echo(said["page sentence"])
 
 

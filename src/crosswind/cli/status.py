@@ -3,6 +3,7 @@ files are what was written."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from crosswind.cli.options import (
     progress_bar,
     shown_store,
 )
-from crosswind.core.errors import InputError, one_line
+from crosswind.core.errors import InputError, counted, one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
@@ -77,6 +78,8 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
             for name in ("finished", "diverged", "failed", "running", "pending")
             if row[name]
         ]
+        if row["jobs_at_work"]:
+            status_counts[-1] += f", {counted(row['jobs_at_work'], 'job')} at work for them"
         typer.echo(
             f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(status_counts) or 'none'}"
         )
@@ -85,7 +88,9 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
         for warning in row["warnings"][:_SHOWN]:
             typer.echo(f"  warned of in {warning['runs']}: {one_line(warning['text'])}")
         if (remaining := len(row["warnings"]) - _SHOWN) > 0:
-            typer.echo(f"  and {remaining} more warnings: crosswind report {shown_store(where)}")
+            typer.echo(
+                f"  and {remaining} more warnings: crosswind report {shlex.quote(shown_store(where))}"
+            )
         warn_of_damage(row["name"], row["damaged"], where)
 
 
@@ -128,15 +133,18 @@ def status_row(store: Any, name: str) -> dict[str, Any]:
     return {
         "name": name,
         **counts,
+        "jobs_at_work": store.jobs_at_work(name) if counts["pending"] else 0,
         "failures": failures,
         "warnings": warnings,
         "damaged": store.damaged(name),
     }
 
 
-def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> None:
+def warn_of_damage(
+    study: str, damaged: Mapping[str, list[str]], where: str, out: Path | None = None
+) -> None:
     """Print one sentence about runs whose files are gone or damaged, given by what is wrong, if
-    there are any."""
+    there are any. `out`: the folder of the files of a store that is a URL."""
     if not damaged:
         return
     listed = "; ".join(f"{key[:12]}: {faults[0]}" for key, faults in list(damaged.items())[:_SHOWN])
@@ -144,10 +152,11 @@ def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> 
     words = (
         f"study {study}: files of {len(damaged):,} jobs are gone or damaged ({listed}{remainder})"
     )
+    folder = ["--out", str(out)] if out is not None and "://" in where else []
+    command = shlex.join(["check", shown_store(where), *folder])
     typer.echo(
         one_line(
-            f"warning: {words}; crosswind check {shown_store(where)} reads them all, --repair has them done"
-            " again"
+            f"warning: {words}; crosswind {command} reads them all, --repair has them done again"
         ),
         err=True,
     )

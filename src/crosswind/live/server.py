@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from crosswind.core.errors import CrosswindError, InputError
 from crosswind.live.prometheus import CONTENT_TYPE, exposition
 from crosswind.live.state import LiveStudy
-from crosswind.storage.store import Store
+from crosswind.storage.store import FILE_NAME, Store
 
 __all__ = ["HOST", "LiveServer"]
 
@@ -45,12 +45,15 @@ class LiveServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, where: str, out: Path | None, study: str | None, port: int = 0) -> None:
+        self._where, self._out = where, out
+        self._file = self._file_now()
         self._store = Store.open(where, out)
         try:
             names = self._store.study_names()
             if study is None and not names:
                 raise InputError("STORE", f"{self._store.name} holds no study yet")
-            self._live = LiveStudy(self._store, study or names[-1])
+            self._study = study or names[-1]
+            self._live = LiveStudy(self._store, self._study)
             self.token = _token()
             self._looking = threading.Lock()
             self._state: dict[str, Any] = {}
@@ -73,9 +76,35 @@ class LiveServer(ThreadingHTTPServer):
         """The state of the study, at most `FRESH_SECONDS` old. Raises `StoreError`."""
         with self._looking:
             if time.monotonic() - self._looked_at > FRESH_SECONDS:
+                if self._file != self._file_now():
+                    self._open_again()
                 self._state = self._live.look()
                 self._looked_at = time.monotonic()
             return self._state
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Which file of this machine is the store now; None where there is none, as for a URL."""
+        if "://" in self._where:
+            return None
+        path = Path(self._where)
+        try:
+            state = (path if path.is_file() else path / FILE_NAME).stat()
+        except OSError:
+            return None
+        return state.st_dev, state.st_ino
+
+    def _open_again(self) -> None:
+        """Open the store that is there now: a file that was moved or deleted can be read for as long
+        as it is open, and says nothing of the one in its place. Raises `StoreError`."""
+        file_now = self._file_now()
+        store = Store.open(self._where, self._out)
+        try:
+            live = LiveStudy(store, self._study)
+        except BaseException:
+            store.close()
+            raise
+        self._store.close()
+        self._store, self._live, self._file = store, live, file_now
 
     def server_close(self) -> None:
         """Let go of the port and the store."""

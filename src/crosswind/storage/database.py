@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -374,8 +375,8 @@ def _postgresql(url: str) -> sa.Engine:
 def _instead_of(path: Path) -> str:
     """The remedy where a path is no store: the folder that a run wrote, or how one is made."""
     if not path.exists():
-        return f"`crosswind run STUDY --out {path.parent}` makes one"
-    study = path if path.suffix in (".yaml", ".yml") else "STUDY"
+        return f"`crosswind run STUDY --out {shlex.quote(str(path.parent))}` makes one"
+    study = shlex.quote(str(path)) if path.suffix in (".yaml", ".yml") else "STUDY"
     return f"name the folder that `crosswind run {study} --out FOLDER` writes"
 
 

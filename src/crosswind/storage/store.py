@@ -261,6 +261,16 @@ class Store:
             out[self._status(status, driver, live)] += number
         return {**out, "total": sum(out.values())}
 
+    def jobs_at_work(self, study: str) -> int:
+        """How many jobs of the study that are no runs themselves, such as the training of a network,
+        a living driver has at work; the runs that need them are pending until they end."""
+        query = sa.select(runs.c.driver, sa.func.count()).where(
+            runs.c.kind != ROWS, runs.c.status == "running"
+        )
+        live = self.live_drivers()
+        by_driver = self._rows(self._of_study(query.group_by(runs.c.driver), study))
+        return sum(number for driver, number in by_driver if driver in live)
+
     def runs(self, study: str) -> list[dict[str, Any]]:
         """The study's runs, jobs that are rows of tables, in the order of the plan, without their
         scores: key, kind, labels, status, reason, seconds, `cost` (read only), ...

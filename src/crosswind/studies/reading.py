@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -64,9 +65,7 @@ def read_study_file(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a study file {valid}")
     if path.suffix.lower() in _TABLE_ENDINGS and path.is_file():
-        problem = (
-            f"{path} is a table, and a study is needed; crosswind init {path} writes one for it"
-        )
+        problem = f"{path} is a table, and a study is needed; crosswind init {shlex.quote(str(path))} writes one for it"
         raise DataError(problem)
     if not path.exists():
         choices = [file.name for file in sorted(path.parent.glob("*.y*ml"))]
