@@ -20,4 +20,8 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            # They are old already: else the next collections look through each of them three times.
+            if gc.get_freeze_count() == 0:  # the program has not frozen anything itself
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -35,20 +35,21 @@ def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
     `workers`: threads that decode; `here`: whether the runs are executed on this machine, so that
     their devices must be there. Raises `InputError`, `DataError`.
     """
+    jobs = list(_of_other_parts(plan.jobs))
     if here:
-        _check_devices(plan)
-    used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
+        _check_devices(jobs)
+    used = {name: values for job in jobs for name, values in job.spec.get("data", {}).items()}
     datasets = {name: build_dataset(values) for name, values in used.items()}
     pixels = {name: check_pixels(dataset, workers) for name, dataset in datasets.items()}
     decoded = {name: hashes for name, hashes in pixels.items() if hashes is not None}
     check_pixel_copies(plan.study, datasets, decoded)
-    _check_external_models(plan, datasets)
-    _check_weights(plan, datasets)
+    _check_external_models(jobs, datasets)
+    _check_weights(jobs, datasets)
 
 
-def _check_devices(plan: Plan) -> None:
+def _check_devices(jobs: Iterable[Job]) -> None:
     """Refuse a device that torch does not find here, and more devices than it finds."""
-    devices = {(fit.device, fit.devices) for fit in _fits(plan)} - {("cpu", 1)}
+    devices = {(fit.device, fit.devices) for fit in _fits(jobs)} - {("cpu", 1)}
     if devices:  # else torch is not even imported
         from crosswind.training.device import check_device, check_devices
 
@@ -59,12 +60,13 @@ def _check_devices(plan: Plan) -> None:
                 check_devices(device, count)
 
 
-def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
+def _check_external_models(jobs: Iterable[Job], datasets: Mapping[str, AttributedDataset]) -> None:
     """Refuse a model elsewhere that cannot be asked, or not about this data."""
     outside_models: dict[str, ClassSpec] = {}
     models_on_data: dict[str, tuple[ClassSpec, SplitSpec]] = {}
-    with_models = (job for job in plan.jobs if "model" in job.spec)
-    for job in _of_other_parts(with_models):
+    for job in jobs:
+        if "model" not in job.spec:
+            continue
         model = ClassSpec.of(job.spec["model"])
         if job.kind == "predict":
             outside_models[canonical(model.stored())] = model
@@ -82,11 +84,11 @@ def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]
                 outside_model.reads(main)
 
 
-def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
+def _check_weights(jobs: Iterable[Job], datasets: Mapping[str, AttributedDataset]) -> None:
     """Refuse a file of weights that does not fit its model; of a head with another number of classes
     the width is looked at, and a new one is made."""
     fits_with_weights = {}
-    for fit in _fits(plan):
+    for fit in _fits(jobs):
         knobs = fit.model.knobs
         if str(knobs.get("weights") or "").endswith(".safetensors") and not knobs.get("of"):
             fits_with_weights[canonical([fit.model.stored(), fit.rows.main])] = fit
@@ -99,11 +101,11 @@ def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> Non
         build_model(fit.model.name, fit.model.knobs, inputs, unnamed(2), 0)
 
 
-def _fits(plan: Plan) -> Iterator[FitSpec]:
-    """The specifications of the trainings of a plan; one of those that differ in seed or method
-    alone."""
-    for job in _of_other_parts(job for job in plan.jobs if job.kind == "fit"):
-        yield FitSpec.of(job.spec)
+def _fits(jobs: Iterable[Job]) -> Iterator[FitSpec]:
+    """The specifications of the trainings among jobs."""
+    for job in jobs:
+        if job.kind == "fit":
+            yield FitSpec.of(job.spec)
 
 
 def _of_other_parts(jobs: Iterable[Job]) -> Iterator[Job]:
@@ -114,8 +116,15 @@ def _of_other_parts(jobs: Iterable[Job]) -> Iterator[Job]:
     """
     visited = set()
     for job in jobs:
-        shared_values = (job.spec.get(name) for name in ("model", "data", "split", "training"))
-        ids = (job.kind, job.spec.get("main"), *map(id, shared_values))
+        spec = job.spec
+        ids = (
+            job.kind,
+            spec.get("main"),
+            id(spec.get("model")),
+            id(spec.get("data")),
+            id(spec.get("split")),
+            id(spec.get("training")),
+        )
         if ids not in visited:
             visited.add(ids)
             yield job
@@ -130,7 +139,7 @@ def devices_of(plan: Plan) -> int:
 def slow_devices(plan: Plan) -> list[str]:
     """Warnings that `Plan.warnings` cannot give without torch: a sentence for each device other
     than the processor that imitates bfloat16."""
-    used = {(fit.training["precision"], fit.device) for fit in _fits(plan)}
+    used = {(fit.training["precision"], fit.device) for fit in _fits(_of_other_parts(plan.jobs))}
     devices = sorted(
         device for precision, device in used if precision == "bf16" and device != "cpu"
     )
@@ -150,6 +159,8 @@ def replaced_study(plan: Plan, store: Store) -> list[str]:
     """A warning where the store has a study of this name that was another one: its runs are kept,
     and no table of the study shows them any more."""
     name = plan.study.name
+    if name not in store.study_names():
+        return []
     keys = {job.key for job in plan.jobs}
     n_runs = store.left_behind(name, plan.study.model_dump(), keys)
     if not n_runs:

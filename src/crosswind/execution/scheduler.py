@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from logging import DEBUG, INFO, WARNING
 from pathlib import Path
 from types import FrameType
@@ -101,7 +102,8 @@ def drive(
     driver = Driver.current()
     recorder = RunRecorder(store, driver)
     try:
-        work = _Work(recorder, jobs, engine, on_event, time_limit, Traces(profile))
+        with no_collection():
+            work = _Work(recorder, jobs, engine, on_event, time_limit, Traces(profile))
         with _Interrupts(engine.interruptible) as interrupts, recorder.beating():
             recorder.enter()
             try:
@@ -140,15 +142,16 @@ class _Work:
         self.on_event = on_event
         self.time_limit = time_limit
         self.traces = traces
-        self.jobs: dict[str, Job] = {}
-        self.following: dict[
-            str, list[str]
-        ] = {}  # the jobs that are done right after one, in their order
-        for job in jobs:
-            if (
-                self.jobs.setdefault(job.key, job) is job
-            ):  # one job may stand in a study twice, under two labels
-                self.following.setdefault(job.follows, []).append(job.key)
+        self.jobs = {job.key: job for job in jobs}
+        if len(self.jobs) < len(jobs):  # one job may stand in a study twice, under two labels
+            self.jobs = {}
+            for job in jobs:
+                self.jobs.setdefault(job.key, job)
+        # The jobs that are done right after one, in their order.
+        self.following: dict[str, list[str]] = {}
+        for key, job in self.jobs.items():
+            if job.follows:
+                self.following.setdefault(job.follows, []).append(key)
         self.position = {key: position for position, key in enumerate(self.jobs)}
         # What is counted, and told of: the others are steps on the way to these.
         self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
@@ -204,8 +207,18 @@ class _Work:
         return Summary(*numbers, *traced, self.stopped, state)
 
     def _look_at_start(self, retry_failed: bool) -> None:
+        needs = {key: job.needs for key, job in self.jobs.items()}
+        needed = set(chain.from_iterable(needs.values()))
+        if needed <= self.jobs.keys() and self.store.all_pending(self.jobs):
+            self.status = dict.fromkeys(self.jobs, "waiting")
+            self.order = JobOrder(needs)
+        else:
+            self._look_at_begun(needed, retry_failed)
+        self._reach()
+
+    def _look_at_begun(self, needed: set[str], retry_failed: bool) -> None:
+        """The start of a study of which some jobs were begun; `needed`: what its jobs need."""
         # Last in line, lest a run that fills the disk each time keeps the others from their turn.
-        needed = {need for job in self.jobs.values() for need in job.needs}
         at_start = self.store.statuses(needed.union(self.jobs))
         self.again = {key for key in self.jobs if at_start.get(key) == "failed"}
         if self.again and self.recorder.reopen(self.again, retry_failed):
@@ -223,7 +236,6 @@ class _Work:
         self.foreign = {key for key, status in self.status.items() if status == "foreign"}
         self.done = sum(self.status[key] in DONE for key in self.rows)
         self.failed = sum(self.status[key] == "failed" for key in self.rows)
-        self._reach()
 
     def _refuse_absent(self, needed: set[str], at_start: Mapping[str, str]) -> None:
         """Refuse jobs that the store does not know, and needs that nobody will meet."""
@@ -396,9 +408,8 @@ class _Work:
         while keys := self.order.ready():
             for key in keys:
                 self.reached.add(key)
-                failed = next(
-                    (need for need in self.jobs[key].needs if self.status.get(need) == "failed"), ""
-                )
+                needs = self.jobs[key].needs
+                failed = next((need for need in needs if self.status.get(need) == "failed"), "")
                 if failed and self.status[key] == "waiting":
                     self.blocked_by[key] = self.blocked_by.get(failed, failed)
                     blocked.setdefault(self.blocked_by[key], []).append(key)

@@ -452,6 +452,13 @@ class Store:
             for key, status in self._rows(query.where(runs.c.key.in_(chunk)))
         }
 
+    def all_pending(self, keys: Iterable[str]) -> bool:
+        """Whether the store knows all of `keys`, and none of them was begun: such is a study that is
+        new here."""
+        # What is joined to the status keeps SQLite from looking each of them up in the table.
+        pending_keys = self._joined_keys(sa.text("status || '' = 'pending'"), None)
+        return set(pending_keys).issuperset(keys)
+
     def not_done(self) -> set[str]:
         """The jobs of the store that are not done."""
         query = sa.select(runs.c.key).where(runs.c.status.not_in(DONE))
@@ -550,21 +557,25 @@ class Store:
     def _without_folder(self, study: str | None) -> dict[str, dict[str, tuple[int, str]]]:
         """The files of runs that are done and whose folder is not there, by run."""
         with_folder = artifacts.keys_with_folder(self.out)
-        # One text of all keys: rows by the hundred thousand take ten times as long.
-        if self._engine.dialect.name == "sqlite":
-            joined: sa.ColumnElement[str] = sa.func.group_concat(runs.c.key)
-        else:
-            joined = sa.func.string_agg(runs.c.key, ",")
-        query = self._of_study(sa.select(joined).where(WITH_FILES), study)
-        with self.transaction() as connection:
-            keys = (connection.execute(query).scalar() or "").split(",")
-        missing = set(keys) - with_folder
+        missing = set(self._joined_keys(WITH_FILES, study)) - with_folder
         listed = sa.select(runs.c.key, runs.c.files)
         return {
             row.key: self._listed(row.files)
             for chunk in in_chunks(sorted(missing))
             for row in self._rows(listed.where(runs.c.key.in_(chunk)))
         }
+
+    def _joined_keys(self, chosen: sa.TextClause, study: str | None) -> list[str]:
+        """The keys of the `chosen` runs (of the study; of all, without one)."""
+        # One text of all keys: rows by the hundred thousand take ten times as long.
+        if self._engine.dialect.name == "sqlite":
+            joined: sa.ColumnElement[str] = sa.func.group_concat(runs.c.key)
+        else:
+            joined = sa.func.string_agg(runs.c.key, ",")
+        query = self._of_study(sa.select(joined).where(chosen), study)
+        with self.transaction() as connection:
+            keys = str(connection.execute(query).scalar() or "")
+        return keys.split(",")
 
     def undo(self, keys: Iterable[str]) -> int:
         """Make those of `keys` that are done pending again, without their scores; how many there

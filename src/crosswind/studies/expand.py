@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from typing import Any
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
-from crosswind.core.types import Job, canonical, canonical_values, digest, digest_texts
+from crosswind.core.types import DigestPattern, Job, canonical, canonical_values, digest
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, StudyPoint
@@ -66,7 +66,7 @@ def jobs_of(
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     point_labels = {"data": point.data, "shift": point.shift, "size": point.size}
     settings_of = cache(lambda model, method: _settings_of(methods[method], model, trained[model]))
-    version = _score_version()
+    score_pattern = _score_pattern({})
     estimate_jobs = EstimateJobs(
         estimators,
         study.pool_rows,
@@ -106,7 +106,8 @@ def jobs_of(
             vary = vary_of_fit(fit, predictions, trial.labels, kind)
             estimates = estimate_jobs.jobs([fit], predictions, {}, fit.key, vary)
             yield from new(*trial.bases, fit, *predictions, *estimates)
-            yield _score([fit, *predictions, *estimates], {}, trial.labels, fit.key, version)
+            needs = [fit, *predictions, *estimates]
+            yield _score(needs, {}, trial.labels, fit.key, score_pattern)
     for seed, (label, model) in product(
         study.seed_list, ((label, models[label]) for label in models if label not in trained)
     ):
@@ -133,19 +134,16 @@ def jobs_of(
             labelled, tested, rows, "", vary_of_external(predictions, kind)
         )
         yield from new(*predictions, *estimates)
+        needs = [*predictions, *estimates]
+        spec = {**rows, "rules": list(study.selection)}
+        pattern = _score_pattern(spec)
         # Beside the methods of every trained model, so that each table has it; one score serves
         # them all.
         for beside in trained or [label]:
-            yield _score(
-                [*predictions, *estimates],
-                {**rows, "rules": list(study.selection)},
-                {**labels, "model": beside},
-                "",
-                version,
-            )
+            yield _score(needs, spec, {**labels, "model": beside}, "", pattern)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _FitSettings:
     """The settings of a fit at a point of a method's grid or search, whatever its seed."""
 
@@ -287,6 +285,7 @@ class _Head:
                 "keep": keep,
             }
         )
+        self._patterns: dict[tuple[_FitSettings, tuple[str, ...]], DigestPattern] = {}
         self._tests = []
         for name, set_values in sets.items():
             if set_values["role"] == "test":
@@ -298,7 +297,7 @@ class _Head:
                 spec = PredictSpec(name, set_values, data).stored()
                 keyed_data = {key: common_key["data"][key] for key in data}
                 identity = {"kind": "predict", **spec, "data": keyed_data}
-                self._tests.append((spec, canonical_values(identity)))
+                self._tests.append((spec, DigestPattern(canonical_values(identity), ["fit"])))
 
     def fit(
         self, trial: _Trial, role: str, needs: Sequence[Job] = (), rung: Values | None = None
@@ -310,37 +309,56 @@ class _Head:
         `promotion` that it needs first, before the fit that it goes on from.
         """
         settings, seed = trial.settings, trial.labels["seed"]
-        tail = {
+        spec = {
+            **self.spec,
             "method": settings.method,
             "model": settings.model,
             "training": settings.training,
             "seed": seed,
         }
-        texts = {**settings.key_texts, "head": canonical(self.key), "seed": canonical(seed)}
+        keys = tuple([job.key for job in needs])
+        varied = {"seed": _text_of_seed(seed)}
         if rung is not None:
-            tail["rung"] = dict(rung)
-            texts["rung"] = canonical(tail["rung"])
-        keys = tuple(job.key for job in needs)
+            spec["rung"] = dict(rung)
+            varied = {"rung": canonical(spec["rung"]), **varied}
         if needs:
-            texts["needs"] = canonical(keys)
-        labels = {**trial.labels, "role": role}
-        return Job(digest_texts(texts), {**self.spec, **tail}, labels, keys, "fit")
+            varied = {"needs": _text_of_keys(keys), **varied}
+        key = self._pattern(settings, tuple(varied)).of(*varied.values())
+        return Job(key, spec, {**trial.labels, "role": role}, keys, "fit")
+
+    def _pattern(self, settings: _FitSettings, varied: tuple[str, ...]) -> DigestPattern:
+        """The keys of fits with these settings, but for the names that are `varied`."""
+        pattern = self._patterns.get((settings, varied))
+        if pattern is None:
+            texts = {**settings.key_texts, "head": canonical(self.key)}
+            pattern = self._patterns[settings, varied] = DigestPattern(texts, varied)
+        return pattern
 
     def predictions(self, fit: Job, labels: Values, bases: Sequence[Job]) -> list[Job]:
         """The answers of the fitted model for every test set."""
-        keys = (fit.key, *(base.key for base in bases))
+        keys = (fit.key, *[base.key for base in bases])
         fit_text = canonical(fit.key)
         return [
             Job(
-                digest_texts({**texts, "fit": fit_text}),
+                pattern.of(fit_text),
                 spec,
                 {**labels, "role": "predict", "set": spec["set"]},
                 keys,
                 "predict",
                 fit.key,
             )
-            for spec, texts in self._tests
+            for spec, pattern in self._tests
         ]
+
+
+@lru_cache(typed=True)
+def _text_of_seed(seed: Any) -> str:
+    return canonical(seed)
+
+
+def _text_of_keys(keys: Sequence[str]) -> str:
+    """The `canonical` text of keys, which are hexadecimal digits."""
+    return '["' + '","'.join(keys) + '"]' if keys else "[]"
 
 
 def _data_of_sets(common: Values, sets: Values) -> dict[str, Any]:
@@ -353,22 +371,23 @@ def _method_values(method_facts: Any, knobs: Values) -> dict[str, Any]:
     return {"name": method_facts.name, "version": method_facts.version, "knobs": knobs}
 
 
-def _score_version() -> str:
-    """The version of what a score writes, as it stands in keys."""
+def _score_pattern(spec: Values) -> DigestPattern:
+    """The keys of scores with this specification, but for what they need."""
     metrics = [
         [metric.name, metric.version] for metric in METRICS.values() if metric.measure is not None
     ]
-    return canonical([SCORES, *metrics])
-
-
-def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str, version: str) -> Job:
-    keys = tuple(job.key for job in needs if job.kind != "vary")
     # Data count by what is predicted of them.
-    identity = {"kind": "score", "needs": keys} | {
+    identity = {"kind": "score", "version": [SCORES, *metrics]} | {
         name: value for name, value in spec.items() if name != "data"
     }
-    key = digest_texts({"version": version, **canonical_values(identity)})
-    return Job(key, spec, labels, keys, "score", follows)
+    return DigestPattern(canonical_values(identity), ["needs"])
+
+
+def _score(
+    needs: Sequence[Job], spec: Values, labels: Values, follows: str, pattern: DigestPattern
+) -> Job:
+    keys = tuple([job.key for job in needs if job.kind != "vary"])
+    return Job(pattern.of(_text_of_keys(keys)), spec, labels, keys, "score", follows)
 
 
 def _external_prediction(

@@ -58,7 +58,9 @@ def method_warnings(
 
 def device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     """On which device networks are trained, where the study leaves that to the machine."""
-    devices = sorted({FitSpec.of(job.spec).device for job in jobs if job.kind == "fit"})
+    # By identity: the fits of a plan share their settings, and a large one has 100,000 of them.
+    settings = {id(job.spec["training"]): job.spec for job in jobs if job.kind == "fit"}
+    devices = sorted({FitSpec.of(spec).device for spec in settings.values()})
     if not devices or study.training.get("device", "auto") != "auto":
         return []
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
