@@ -176,6 +176,7 @@ def test_what_cannot_reach_an_input_is_one_sentence(tmp_path: Path) -> None:
     assert len(cases) == 6
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_study_asks_it_on_numbers_and_categories(tmp_path: Path) -> None:
     """The columns of a source are found by the names of the inputs, whatever their order."""
     table = as_csv(tmp_path, {**KNOWN, "ward": ["a", "b"] * (N // 2)}, "known.csv")

@@ -111,7 +111,9 @@ def install_borrowing(wheel: Path, python: Path) -> None:
     The folder of this environment's packages comes last on the path and its `.pth` files are not
     read, so that an editable Crosswind in it is not seen.
     """
-    install = ("pip", "install", "--quiet", "--offline", "--no-deps", "--python", python)
+    # Compiled once: each of the commands would compile what it imports, where Python writes nothing.
+    install = ("pip", "install", "--quiet", "--offline", "--no-deps", "--compile-bytecode")
+    install += ("--python", python)
     output([*tool("uv"), *install, wheel], ROOT)
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     own = Path(output([python, "-c", where], ROOT).strip())

@@ -256,7 +256,7 @@ def test_the_readme_python_runs(tmp_path: Path, capsys: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None:
+def test_the_wheel_carries_its_studies_and_its_figures(tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONPATH")}
     build = "import hatchling.build, sys; print(hatchling.build.build_wheel(sys.argv[1]))"
     name = subprocess.run(
@@ -294,16 +294,4 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
         text=True,
         check=True,
     ).stdout
-    assert (
-        "time of a run beside ERM's: " in card and "JTT raises the worst group" in card
-    )  # figures travel with the package
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run", "demo", "--scale", "tiny", "--workers", "2"],
-        cwd=tmp_path / "empty",
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "7 runs in" in done.stdout
+    assert "time of a run beside ERM's: " in card and "JTT raises the worst group" in card

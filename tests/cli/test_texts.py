@@ -211,6 +211,7 @@ def test_a_model_of_the_hub_without_a_network_is_a_sentence(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_folders_beside_the_study_are_found_and_trained(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "study")
     write_encoder(tmp_path / "study" / "encoder")

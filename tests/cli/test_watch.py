@@ -33,7 +33,7 @@ def test_it_is_looked_again_until_all_is_done(tmp_path: Path) -> None:
     file = table_and_study(tmp_path)
     study = yaml.safe_load(file.read_text(encoding="utf-8"))
     study |= {"models": ["tabular"], "methods": ["erm"], "seeds": 4, "name": "watched"}
-    study["training"] = {"steps": 600, "batch": 32, "validate_every": 200}
+    study["training"] = {"steps": 300, "batch": 32, "validate_every": 100}
     file.write_text(yaml.safe_dump(study), encoding="utf-8")
     out = str(tmp_path / "out")
     run = started("run", str(file), "--out", out, "--workers", "1")

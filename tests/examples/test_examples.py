@@ -193,7 +193,7 @@ def test_own_shift(example: ModuleType) -> None:
 
 
 # As programs; the `main` of the others is called above, and every one ends alike.
-PROGRAMS = {"own_method": ["out", "2"], "tiny_foundation_models": []}
+PROGRAMS = {"own_method": ["out", "1"], "tiny_foundation_models": []}
 
 
 def test_every_example_calls_its_main() -> None:

@@ -145,7 +145,7 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
     plan = make_plan(study_from(study, name="counted"))
     engines = {
         "two": WorkerPool("crosswind.execution.jobs:execute", 2, [counted.MODULE]),
-        "streamed": WorkerPool("crosswind.execution.jobs:execute", 2, [counted.MODULE], memory=0),
+        "streamed": WorkerPool("crosswind.execution.jobs:execute", 1, [counted.MODULE], memory=0),
         "here": Inline("crosswind.execution.jobs:execute"),
     }
     numbers_by_way = {}

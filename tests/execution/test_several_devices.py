@@ -74,7 +74,7 @@ def metrics_of(rows: list[dict[str, Any]]) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_killed_process_is_a_cause_of_the_machine_and_the_run_goes_on(tmp_path: Path) -> None:
-    plan = planned(steps=400, validate_every=20)
+    plan = planned(steps=200, validate_every=20)
     undisturbed, _ = finish(tmp_path / "undisturbed", plan, Inline(JOB))
     checkpoints = tmp_path / "killed"
     killed: list[int] = []
@@ -96,20 +96,28 @@ def test_a_killed_process_is_a_cause_of_the_machine_and_the_run_goes_on(tmp_path
     assert not ranks()
 
 
+@pytest.fixture(scope="module")
+def inline(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The numbers of a run that is shared by this process and one more."""
+    rows, _ = finish(tmp_path_factory.mktemp("inline"), planned(), Inline(JOB))
+    return rows
+
+
 @pytest.mark.slow
-def test_a_cluster_of_this_machine_has_room_for_every_process_of_a_run(tmp_path: Path) -> None:
+def test_a_cluster_of_this_machine_has_room_for_every_process_of_a_run(
+    tmp_path: Path, inline: list[dict[str, Any]]
+) -> None:
     plan = planned()
-    inline, _ = finish(tmp_path / "inline", plan, Inline(JOB))
     on_cluster, summary = finish(
         tmp_path / "ray", plan, engine_of(plan, tmp_path / "ray", workers=1, engine="ray")
     )
     assert on_cluster == inline and not summary.failed
 
 
-def test_several_processes_in_this_one_and_in_a_pool_give_the_same_bits(tmp_path: Path) -> None:
-    plan = planned()
-    inline, _ = finish(tmp_path / "inline", plan, Inline(JOB))
-    pool, _ = finish(tmp_path / "pool", plan, WorkerPool(JOB, 1))
+def test_several_processes_in_this_one_and_in_a_pool_give_the_same_bits(
+    tmp_path: Path, inline: list[dict[str, Any]]
+) -> None:
+    pool, _ = finish(tmp_path / "pool", planned(), WorkerPool(JOB, 1))
     alone, _ = finish(tmp_path / "alone", planned(devices=1), Inline(JOB))
     assert inline == pool
     assert [row["key"] for row in inline] != [row["key"] for row in alone]

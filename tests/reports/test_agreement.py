@@ -715,6 +715,7 @@ def test_every_second_of_a_small_store(tmp_path: Path, reported: Callable[[Path]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str]) -> None:
     out = tmp_path / "out"
     settings = ["--scale", "tiny", "--set", "seeds=2", "--set", "claims=[]"]

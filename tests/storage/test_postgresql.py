@@ -233,6 +233,7 @@ def test_a_copy_that_the_server_refuses_is_one_sentence_and_writes_nothing(url, 
             assert connection.exec_driver_sql(count).scalar() == 0
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_run_with_nothing_to_do_plans_one_seed(url, server, tmp_path, capsys, monkeypatch):
     study = tmp_path / "live.yaml"
     study.write_text(json.dumps({**STUDY, "seeds": 2}))

@@ -245,6 +245,7 @@ def test_unseen_hospitals_and_cameras_train_choose_and_test_on_the_parts_of_wild
     ) == 2 * POINTS * 5 and study.selection == ["best-ood", "best-id"]
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
     "name", ["wilds-unseen", pytest.param("camelyon17", marks=pytest.mark.slow)]
 )

@@ -115,6 +115,6 @@ def test_corrupted_evaluation_inputs_repeat_to_the_bit_between_processes_batch_s
         subprocess.run(
             [sys.executable, "-c", EVERYTHING, *how], capture_output=True, text=True, check=True
         ).stdout
-        for how in (("64", "1"), ("7", "1"), ("500", "2"), ("500", "1"))
+        for how in (("64", "1"), ("7", "1"), ("500", "2"))
     }
     assert len(digests) == 1 and next(iter(digests)).startswith("330 "), digests

@@ -62,8 +62,14 @@ def test_few_compositions() -> None:
     assert counted.missed.total() <= 2, "\n".join(counted.trouble)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("rows", "seed"), [(1000, 0), (1000, 1), (3000, 0)])
+@pytest.mark.parametrize(
+    ("rows", "seed"),
+    [
+        pytest.param(1000, 0, marks=pytest.mark.slow),
+        pytest.param(1000, 1, marks=pytest.mark.verify),
+        pytest.param(3000, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_two_hundred_compositions(rows: int, seed: int) -> None:
     counted = tally(200, rows, seed)
     assert counted.compositions == 200 and counted.causes.total() >= 200
