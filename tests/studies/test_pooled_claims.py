@@ -90,6 +90,16 @@ def test_the_form_of_a_claim_over_cases(claim: dict[str, Any], says: str) -> Non
             {**ORDER, "data": "digits", "better": {"methods": "erm", "data": "digits"}},
             "claims.0.along: must name three or more conditions",
         ),
+        (
+            {
+                **ORDER,
+                "test": "agreement",
+                "better": None,
+                "rows": {"shift": "SC"},
+                "along": {"shift": ["SC", "none"]},
+            },
+            "claims.0.rows.shift: SC leaves out conditions of along (SC, none), which differ in it",
+        ),
         ({**MEAN, "better": {"family": "augmentation"}}, "claims.0.better.family: unknown family"),
         ({**MEAN, "than": {"methods": "mixed", "shift": "SC"}}, "claims.0.than: is the same side"),
         (

@@ -306,6 +306,14 @@ def _check_along(path: str, claim: PooledClaim) -> None:
         raise InputError(f"{path}.each", f"{name!r} is what the conditions differ in")
     if getattr(claim, name) is not None:
         raise InputError(f"{path}.{name}", f"{name!r} is what the conditions of along differ in")
+    for side_name, side in (("better", claim.better), ("rows", claim.rows)):
+        own_names = listed(getattr(side, name, None))
+        if own_names and not set(conditions) <= set(own_names):
+            raise InputError(
+                f"{path}.{side_name}.{name}",
+                f"{', '.join(own_names)} leaves out conditions of along ({', '.join(conditions)}), which"
+                " differ in it; leave it out",
+            )
 
 
 def _check_rows(
