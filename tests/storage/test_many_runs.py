@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from crosswind.storage.artifacts import (
     texts_of_labels,
     texts_of_names,
 )
-from crosswind.storage.database import WITH_FILES
+from crosswind.storage.database import WITH_FILES, insert_rows, runs
 from crosswind.storage.leases import Driver
 from crosswind.storage.run_recorder import RunRecorder
 from crosswind.storage.store import Store
@@ -245,6 +246,101 @@ def test_statuses_of_many_keys_are_those_of_few(
         by_parts = store.statuses([*keys[:30], "none such"])
         monkeypatch.setattr(store_module, "MOST_LOOKED_AT", 10)
         assert store.statuses([*keys[:30], "none such"]) == by_parts and len(by_parts) == 30
+
+
+def test_jobs_that_all_wait_are_told_from_those_of_which_one_was_begun(tmp_path: Path) -> None:
+    jobs = [planned(name) for name in "abc"]
+    keys = [job.key for job in jobs]
+    with Store.open(tmp_path, create=True) as store:
+        assert store.all_pending([]) and not store.all_pending(keys)
+        store.add_plan("first", {}, {}, jobs[:2])
+        assert store.all_pending(keys[:2]) and not store.all_pending(keys)
+        store.add_plan("second", {}, {}, jobs)
+        recorder = RunRecorder(store, Driver.current())
+        recorder.enter()
+        assert store.all_pending(keys) and recorder.claim(keys[0])
+        assert store.all_pending(keys[1:]) and not store.all_pending(keys)
+        recorder.leave()
+        assert store.all_pending(keys)
+        odd = "INSERT INTO runs (key, spec, status) VALUES ('abcd', '{}', 'odd')"
+        with pytest.raises(StoreError, match="status_known"), store.transaction() as connection:
+            connection.exec_driver_sql(odd)
+
+
+def test_rows_go_in_by_lots_and_none_is_lost_at_their_borders(tmp_path: Path) -> None:
+    names = ("key", "kind", "spec", "needs")
+
+    def rows(start: int, end: int, kind: str) -> Iterator[tuple[str, ...]]:
+        return ((f"{number:04d}", kind, "{}", "[]") for number in range(start, end))
+
+    with Store.open(tmp_path, create=True) as store:
+        for n_rows in (0, 1, 99, 100, 101, 200, 257):
+            with store.transaction() as connection:
+                connection.exec_driver_sql("DELETE FROM runs")
+                insert_rows(connection, runs, names, rows(0, n_rows, "fit"))
+                numbers = connection.exec_driver_sql("SELECT key FROM runs ORDER BY key").all()
+                assert [int(key) for (key,) in numbers] == list(range(n_rows))
+        with store.transaction() as connection:
+            insert_rows(connection, runs, names, rows(200, 400, "score"), skip_known=True)
+            counts = connection.exec_driver_sql("SELECT kind, count(*) FROM runs GROUP BY kind")
+            assert dict(map(tuple, counts.all())) == {"fit": 257, "score": 143}
+        with pytest.raises(StoreError), store.transaction() as connection:
+            insert_rows(connection, runs, names, rows(399, 700, "fit"))
+        assert len(store.not_done()) == 400
+
+
+def _pragma(file: Path, name: str) -> Any:
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        return database.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _made_before(out: Path) -> Path:
+    """The file of an empty store as it was made before: smaller pages, the states in a list."""
+    Store.open(out, create=True).close()
+    file, older = out / "store.sqlite", out / "older.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        tables = database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    checks = (
+        "status = 'pending' OR status = 'running' OR status = 'finished' OR status = 'diverged'"
+    )
+    checks += " OR status = 'failed'"
+    listed = "status IN ('pending', 'running', 'finished', 'diverged', 'failed')"
+    assert sum(checks in statement for (statement,) in tables) == 1
+    with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as database:
+        database.execute("PRAGMA page_size=4096")
+        for (statement,) in tables:
+            database.execute(statement.replace(checks, listed))
+        database.execute("INSERT INTO meta (name, value) VALUES ('schema', '3')")
+    older.replace(file)
+    return file
+
+
+def test_a_store_that_was_made_before_is_gone_on_with_as_it_is(tmp_path: Path) -> None:
+    file = _made_before(tmp_path / "before")
+    Store.open(tmp_path / "now", create=True).close()
+    assert _pragma(tmp_path / "now" / "store.sqlite", "page_size") == 8192
+    jobs = [planned(f"job {number}", text="x" * 3000) for number in range(150)]
+    for out in (file.parent, tmp_path / "now"):
+        with Store.open(out, create=True) as store:
+            store.add_plan("first", {"a": 1}, {}, jobs[:120])
+            store.add_plan("second", {}, {}, jobs)
+            recorder = RunRecorder(store, Driver.current())
+            recorder.enter()
+            assert recorder.claim(jobs[3].key)
+            ending = {"status": "finished", "scores": [], "cost": {}}
+            assert recorder.finished(jobs[3].key, ending, 1.0)
+            recorder.leave()
+        with Store.open(out) as store:
+            assert store.counts("second") == {
+                "pending": 149,
+                "running": 0,
+                "finished": 1,
+                "diverged": 0,
+                "failed": 0,
+                "total": 150,
+            }
+            assert store.run(jobs[3].key)["spec"] == jobs[3].spec
+    assert _pragma(file, "page_size") == 4096 and _pragma(file, "integrity_check") == "ok"
 
 
 def _indexes(out: Path) -> list[tuple[str, str]]:
