@@ -36,8 +36,8 @@ PASSWORD_REMEDY = (
 )
 """Where the password of a database belongs, for sentences on a store's URL."""
 _PAGE_BYTES = 8192
-"""Of an SQLite file that is made. By SQLite's default, of 4,096, three jobs of a plan are a page, of
-which a tenth stays empty; stores of before have it and keep it."""
+"""Of an SQLite file that is made. Of SQLite's default, 4,096, three trainings of a plan leave a tenth
+empty, and twice as many pages are written; stores of before have it and keep it."""
 
 _MOST_VALUES = 400
 """Values of one statement; old versions of SQLite take 999."""
