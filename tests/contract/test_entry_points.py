@@ -80,7 +80,7 @@ def test_a_method_of_another_package_is_listed_run_by_workers_and_reported(tmp_p
     assert "share of the label" in crosswind("show", "method", "smoothed", path=path).stdout
     study, out = study_in(tmp_path), tmp_path / "out"
     assert crosswind("plan", study, path=path).stdout.startswith("study mine: 3 runs")
-    done = crosswind("run", study, "--workers", "2", "--out", out, path=path)
+    done = crosswind("run", study, "--workers", "1", "--out", out, path=path)
     assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
     with Store.open(out) as store:
         assert store.counts("mine")["finished"] == 3

@@ -329,21 +329,19 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
     """One is a program with a worker, which has begun to work when this process joins it."""
     chance = random.Random(number)
     study, out = study_in(tmp_path), tmp_path / "out"
-    first = subprocess.Popen(
-        [*command(), "run", str(study), "--workers", "1", "--out", str(out)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    n_begun = chance.randrange(1, 4)
-    until = time.monotonic() + 60
-    while first.poll() is None and time.monotonic() < until and _begun(out) < n_begun:
-        time.sleep(0.1)
-    if chance.random() < 0.3:
-        first.kill()  # the other one takes over what it had
-    assert not cw.run_study(str(study), out).summary.failed
-    errors = first.communicate(timeout=600)[1]
-    assert first.returncode in (0, -9), errors
+    words = [*command(), "run", str(study), "--workers", "1", "--out", str(out)]
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as first:
+        n_begun = chance.randrange(1, 4)
+        until = time.monotonic() + 60
+        while first.poll() is None and time.monotonic() < until and _begun(out) < n_begun:
+            time.sleep(0.1)
+        if chance.random() < 0.3:
+            first.kill()  # the other one takes over what it had
+        assert not cw.run_study(str(study), out).summary.failed
+        errors = first.communicate(timeout=600)[1]
+        assert first.returncode in (0, -9), errors
     with Store.open(out) as store:
         assert store.counts("drill")["finished"] == 8
         assert {run["attempts"] for run in store.runs("drill")} == {1}, "a run was done twice"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from crosswind.cli.main import _status
 from crosswind.core.registry import listing
 from crosswind.storage.store import Store
 from crosswind.studies.plan import make_plan
@@ -52,14 +53,9 @@ def test_every_method_is_planned_under_every_shift(scale: str | None) -> None:
         assert set(rows.values()) == ({120} if scale == "tiny" else {1080, 1091})
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-c", "from crosswind.cli.main import main; main()", *words]
-
-
 def run_words(out: Path) -> list[str]:
-    return command(
-        "run", "methods/all", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", HOT
-    )
+    study = ["methods/all", "--scale", "tiny", "--set", HOT]
+    return ["run", *study, "--workers", "2", "--out", str(out)]
 
 
 def states(out: Path) -> dict[str, dict[str, Any]]:
@@ -95,13 +91,13 @@ def check_labels(runs: dict[str, dict[str, Any]]) -> None:
     assert all(run["reason"] == "a loss was not finite by step 4" for run in hot)
 
 
-def check_report(out: Path, n_diverged: int) -> None:
+def check_report(out: Path, n_diverged: int, capsys: pytest.CaptureFixture[str]) -> None:
     page = (out / "report.html").read_text()
     assert "diverged" in page
     assert page.count("a loss was not finite by step 4") >= 1
-    words = command("report", str(out), "--json", "--no-page")
-    reported = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    tables = json.loads(reported)["studies"][0]["tables"]
+    capsys.readouterr()
+    assert _status(["report", str(out), "--json", "--no-page"]) == 0
+    tables = json.loads(capsys.readouterr().out)["studies"][0]["tables"]
     table = next(table for table in tables if table["name"] == "runs")
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
     assert sum(row["diverged"] for row in rows) == n_diverged
@@ -110,12 +106,18 @@ def check_report(out: Path, n_diverged: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_this_process")
+def test_the_study_is_killed_and_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    driver = subprocess.Popen(run_words(out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    program = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
+    driver = subprocess.Popen(
+        [*program, *run_words(out)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     until = time.monotonic() + 1200
     while len(ended(states(out))) < 60 and time.monotonic() < until and driver.poll() is None:
-        time.sleep(0.2)
+        time.sleep(1.0)
     os.kill(driver.pid, signal.SIGKILL)
     _, error_text = driver.communicate()
     assert driver.returncode == -signal.SIGKILL, error_text.decode()
@@ -123,8 +125,7 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
     early = ended(left)
     assert 60 <= len(early) < len(left) - 20
 
-    done = subprocess.run(run_words(out), capture_output=True, text=True, check=False, timeout=1200)
-    assert done.returncode == 0, done.stderr
+    assert _status(run_words(out)) == 0
     runs = states(out)
     assert runs.keys() == left.keys()
     again = [
@@ -137,4 +138,4 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
     check_labels(runs)
     counts = Counter(run["status"] for run in runs.values())
     assert counts.keys() == {"finished", "diverged"}
-    check_report(out, counts["diverged"])
+    check_report(out, counts["diverged"], capsys)
