@@ -139,6 +139,17 @@ def test_an_interrupt_says_that_what_is_done_is_kept(
     )
 
 
+def test_an_interrupted_command_that_keeps_nothing_does_not_say_that_it_does(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crosswind.storage.store.Store.open", interrupted)
+    assert _status(["status", "store"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted; the same command begins anew"
+
+
 def test_lists_say_what_is_ready(
     tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,9 @@ MODULES = {
 }
 """Verb, in the order of the help -> module of this package that defines `VERB_command`."""
 
+RESUMED = ("run", "prepare")
+"""Verbs that go on where they were interrupted; the others begin anew, and have nothing to lose."""
+
 
 def _version(value: bool) -> None:
     if value:
@@ -199,7 +202,13 @@ def _run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     if status == 130:
-        print("interrupted; what is done is kept, the same command goes on", file=sys.stderr)
+        goes_on = bool(words) and words[0] in RESUMED
+        remedy = (
+            "what is done is kept, the same command goes on"
+            if goes_on
+            else "the same command begins anew"
+        )
+        print(f"interrupted; {remedy}", file=sys.stderr)
     return status if isinstance(status, int) else 0
 
 

@@ -81,7 +81,7 @@ def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None
         if row["jobs_at_work"]:
             status_counts[-1] += f", {counted(row['jobs_at_work'], 'job')} at work for them"
         typer.echo(
-            f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(status_counts) or 'none'}"
+            f"study {one_line(row['name'])}: {counted(row['total'], 'run')}: {', '.join(status_counts) or 'none'}"
         )
         for failure in row["failures"]:
             typer.echo(f"  {_failure_in_words(failure)}")
