@@ -181,7 +181,7 @@ def test_a_network_that_is_being_trained_is_told_of_while_its_runs_are_pending(
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "study study: 2 runs: 2 pending, 1 job at work for them",
-        "study other: 1 runs: 1 pending",
+        "study other: 1 run: 1 pending",
     ]
     recorder.leave()  # as a driver that died leaves it
     assert store.jobs_at_work("study") == 0
