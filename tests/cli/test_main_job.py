@@ -66,6 +66,7 @@ def test_every_run_is_finished(store: Path, capsys: Any) -> None:
             "diverged": 0,
             "failed": 0,
             "total": 14,
+            "jobs_at_work": 0,
             "failures": [],
             "damaged": {},
         }

@@ -364,7 +364,7 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
     if all(finding.guesses for finding in accuracies):
         return "No cost could be told: with a shift and without one nothing is told from guessing."
     power = {power_words(finding) for finding in accuracies} - {""}
-    if len(power) != 1:
+    if len(power) != 1 or any(finding.guesses for finding in accuracies):
         return "No cost could be told."
     return f"No cost could be told; {power.pop()}."
 
