@@ -225,7 +225,8 @@ def test_data_that_are_declared_otherwise_are_told(tmp_path: Path, capsys: Any) 
     ("first", "second", "is_one"),
     [
         ("moles.csv", "./moles.csv", True),
-        ("data/moles.csv", "/srv/x/../data/moles.csv", True),
+        ("/data/moles.csv", "/data/x/../moles.csv", True),
+        ("moles.csv", "/elsewhere/moles.csv", False),  # it may be another table
         ("moles.csv", "other.csv", False),
         ("/a/moles.csv", "/b/moles.csv", False),
         ("data/moles.csv", "old/moles.csv", False),
@@ -235,6 +236,13 @@ def test_two_spellings_of_a_path_are_one_place(first: str, second: str, is_one: 
     data = [{"options": {"path": path, "size": 8}} for path in (first, second)]
     assert (_differing_fields(*data) == []) is is_one
     assert _differing_fields({"label": first}, {"label": second}) == ["label"]
+
+
+def test_a_path_in_the_working_directory_is_the_absolute_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _differing_fields({"path": "moles.csv"}, {"path": str(tmp_path / "moles.csv")}) == []
 
 
 def test_a_side_without_the_score_is_the_one_that_is_named(tmp_path: Path, capsys: Any) -> None:

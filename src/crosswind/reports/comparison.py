@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from crosswind.core.errors import InputError, counted, unknown
@@ -224,13 +224,14 @@ def _differing_fields(first: Any, second: Any) -> list[str]:
 
 def _is_one_place(name: str, first: Any, second: Any) -> bool:
     """Whether the values of a field that names files are one place in two spellings, such as
-    `moles.csv`, `./moles.csv` and `/data/moles.csv`."""
+    `moles.csv`, `./moles.csv` and, in the working directory `/data`, `/data/moles.csv`. A file of the
+    same name in another folder may have other rows."""
     if name not in _PLACES or not all(isinstance(value, str) for value in (first, second)):
         return False
-    places = [PurePath(os.path.normpath(Path(value).expanduser())) for value in (first, second)]
-    shorter, longer = sorted(places, key=lambda place: len(place.parts))
-    is_ending = longer.parts[len(longer.parts) - len(shorter.parts) :] == shorter.parts
-    return is_ending and not shorter.is_absolute() or shorter == longer
+    first_place, second_place = (
+        os.path.abspath(Path(path).expanduser()) for path in (first, second)
+    )
+    return first_place == second_place
 
 
 def _rows_of_sets(record: StudyRecord) -> dict[_About, int]:
