@@ -37,15 +37,6 @@ _FACTS = {
 }
 """What stands beside the metrics of a score, in words."""
 _SHARES = ("majority", "train_shared")
-_COSTS = {
-    "prepare_seconds": "start-up",
-    "data_seconds": "data",
-    "step_seconds": "step",
-    "evaluation_seconds": "evaluation",
-    "waiting_seconds": "waiting",
-    "other_seconds": "other",
-}
-"""The parts of a run's time, as the report names them."""
 
 
 def run_lines(record: Mapping[str, Any]) -> Iterator[str]:
@@ -132,9 +123,12 @@ def _number(value: float | str, unit: str) -> str:
 
 def _cost(cost: Mapping[str, Any]) -> Iterator[str]:
     """The parts of a job's time, and its memory."""
-    parts = [f"{words} {duration(cost[name])}" for name, words in _COSTS.items() if cost.get(name)]
-    if parts:
-        yield f"Time: {', '.join(parts)}"
+    from crosswind.reports.runs.tables import PARTS
+
+    seconds_of = {words: cost.get(f"{name}_seconds") for name, words in PARTS.items()}
+    durations = [f"{words} {duration(seconds)}" for words, seconds in seconds_of.items() if seconds]
+    if durations:
+        yield f"Time: {', '.join(durations)}"
     if cost.get("steps"):
         yield f"Steps: {cost['steps']:,.0f}, {cost.get('images_per_second') or 0:,.0f} rows a second"
     if cost.get("peak_memory_bytes"):
