@@ -101,6 +101,7 @@ WANT_ORIGINALS = {
     "jeon2025/prompts",
     "ng2022/ablations",
     "ng2022/cifar",
+    "ng2022/cinic10",
     "ng2022/entropy",
     "ng2022/extreme",
     "ng2022/nli",

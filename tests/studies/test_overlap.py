@@ -32,6 +32,7 @@ ELSEWHERE = {
         "ablations",
         "across-domains",
         "cifar",
+        "cinic10",
         "entropy",
         "extreme",
         "imagenet",

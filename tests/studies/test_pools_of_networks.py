@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 from tests.data import wild_files as wild
-from tests.data.cifar_files import binary_files, pictures, png, tar_gz
+from tests.data.cifar_files import CLASSES, binary_files, pictures, png, tar_gz
 from tests.data.digit_files import drawn_digits, write_mnist, write_svhn, write_usps
 from tests.data.picture_files import written
 
@@ -21,7 +21,7 @@ from crosswind.core.registry import load
 from crosswind.data.imagenet_classes import synsets
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
-from crosswind.data.sources.cifar import Cifar10, Cifar101
+from crosswind.data.sources.cifar import Cifar10, Cifar101, Cifar102, Cinic10
 from crosswind.data.sources.mnist import Mnist, Svhn, Usps
 from crosswind.reports.pools import estimate_sections
 from crosswind.studies.plan import Plan, make_plan
@@ -49,6 +49,29 @@ def cifar(tmp_path: Path) -> Path:
         *(kind(root=str(tmp_path), size=side) for kind in (Cifar10, Cifar101) for side in (16, 32))
     )
     return tmp_path
+
+
+@pytest.fixture
+def cinic(cifar: Path) -> Path:
+    """CIFAR-10's family with the two sets that only networks on CINIC-10 and `paper` ask for."""
+    for name in ("cinic10", "cifar10.2"):
+        (cifar / "originals" / name).mkdir()
+    files = {}
+    for number, part in enumerate(("train", "valid", "test")):
+        for row, (image, label) in enumerate(zip(*pictures(200, 20 + number), strict=True)):
+            files[f"{part}/{CLASSES[label]}/n02690373_{row}.png"] = png(image)
+    tar_gz(cifar / "originals/cinic10/CINIC-10.tar.gz", files, ".")
+    for number, part in enumerate(("train", "test")):
+        images, labels = pictures(60, 30 + number)
+        np.savez(
+            cifar / f"originals/cifar10.2/cifar102_{part}.npz",
+            images=images,
+            labels=labels,
+            label_names=np.array(CLASSES),
+        )
+    root = str(cifar)
+    ready(Cinic10(root=root, size=16), Cinic10(root=root), Cifar102(root=root))
+    return cifar
 
 
 @pytest.fixture
@@ -98,6 +121,17 @@ def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(
     assert set(plan.study.sets) == sets
     if scale != "tiny":
         assert {"cnn", "resnet"} <= set(pool(plan))
+
+
+@pytest.mark.parametrize(("scale", "networks"), [("tiny", 8), ("small", 16), (None, 128)])
+def test_the_pool_on_cinic_is_table_1_s_and_is_tested_on_cifar_and_its_successors(
+    cinic: Path, scale: str | None, networks: int
+) -> None:
+    plan = planned("ng2022/cinic10", scale, cinic)
+    assert pool(plan) == {"cnn": networks}
+    assert {run.labels["data"] for run in plan.runs} == {"cinic10"}
+    targets = {"cifar10", "cifar10-1"} | ({"cifar10-2"} if scale != "tiny" else set())
+    assert set(plan.study.sets) == {"validation", "test"} | targets
 
 
 @pytest.mark.parametrize("scale", [None, "tiny", "small", "paper"])
@@ -227,13 +261,14 @@ def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Pa
 # report of them
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "networks", "pools"), [("cifar", 6, 1), ("numbers", 6, 1), ("entropy", 6, 2)]
+    ("name", "networks", "pools"),
+    [("cifar", 6, 1), ("cinic10", 8, 1), ("numbers", 6, 1), ("entropy", 6, 2)],
 )
 @pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_pools_run_and_their_estimators_are_judged(
     name: str, networks: int, pools: int, request: pytest.FixtureRequest
 ) -> None:
-    root = request.getfixturevalue("numbers" if name == "numbers" else "cifar")
+    root = request.getfixturevalue({"numbers": "numbers", "cinic10": "cinic"}.get(name, "cifar"))
     if name == "entropy":
         write_mnist(root / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
         ready(Mnist(root=str(root), size=16))
