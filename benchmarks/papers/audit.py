@@ -29,9 +29,9 @@ import numpy as np
 
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import Attribute
+from crosswind.shifts.association import cramers_v, share_interval, total_variation
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.audit.findings import KINDS, SIZES
-from crosswind.shifts.audit.measures import cramers_v, share_interval, total_variation
 from crosswind.shifts.audit.verdicts import judge
 from crosswind.shifts.base import All, Cells, Shift, parse_shift
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, counted
-from crosswind.shifts.audit.measures import cramers_v
+from crosswind.shifts.association import cramers_v
 
 __all__ = ["KINDS", "Problem", "counts_of", "problem_of_counts", "simple_counts"]
 

@@ -10,7 +10,6 @@ import numpy as np
 from crosswind.core.registry import facts
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
-from crosswind.execution.jobs import GIVEN, row_set, split_of
 from crosswind.studies.job_specs import CopiesSpec, OutsidePredictSpec
 
 if TYPE_CHECKING:
@@ -37,6 +36,9 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
         spec = OutsidePredictSpec.of(job.spec)
         if "foreseen" not in facts("models", spec.model.name).defines:
             continue
+        # With it comes what executes jobs, which plans of other studies do not load.
+        from crosswind.execution.jobs import row_set, split_of
+
         empty = {
             "requests": 0,
             "answered": 0,
@@ -70,6 +72,7 @@ def _counting(
     model: Any, class_names: tuple[str, ...], questions: set[str], cost: dict[str, Any]
 ) -> Answer:
     """The stand-in for a model's answers, which counts into `cost` what they would be asked."""
+    from crosswind.execution.jobs import GIVEN
 
     def count(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
         predictions = {}

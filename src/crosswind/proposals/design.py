@@ -15,7 +15,7 @@ from crosswind.core.errors import counted
 from crosswind.data.table_inputs import bin_names, numbers_of
 from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, TableColumn
 from crosswind.proposals.label import Label
-from crosswind.shifts.audit.measures import cramers_v
+from crosswind.shifts.association import cramers_v
 from crosswind.shifts.ties import Tie, tie_of_counts
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.audit.measures import Interval, cramers_v, redrawn
+from crosswind.shifts.association import Interval, cramers_v, redrawn
 
 LEVEL: Final = 0.001
 """A tie is one whose test of independence has a smaller p."""

@@ -21,7 +21,6 @@ from crosswind.core.registry import import_named
 from crosswind.core.types import ROWS, Job
 from crosswind.data.aligned_columns import aligned, columns_as_values
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models.language.prompts import question_of
 from crosswind.studies.axes import (
     MethodEntry,
     StudyPoint,
@@ -381,6 +380,9 @@ class _Planner:
         check_lengths(dataset, self.methods.values())
         label_attribute = study.data[point.data].label
         for label, model in prompted.items():
+            # Not loaded by the plans of other studies: it compiles the patterns of answers.
+            from crosswind.models.language.prompts import question_of
+
             classes = [str(value) for value in dataset.attribute(label_attribute).values]
             question_of(model["knobs"], classes, f"models.{label}")
         check_changes(study, self.estimators, point.data, dataset.input, dataset.input_columns)

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from crosswind.shifts.audit.loglinear import Factor, LoglinearPool, fit, log_tail, rake, score_test
+from crosswind.shifts.association import log_tail
+from crosswind.shifts.audit.loglinear import Factor, LoglinearPool, fit, rake, score_test
 
 
 def pool_of(train: list[list[float]], target: list[list[float]]) -> LoglinearPool:

@@ -1,6 +1,7 @@
 """Which shifts lie between two given tables: correlations, drifts, unseen values, and which of them
 follow from others."""
 
+from crosswind.shifts.association import Interval
 from crosswind.shifts.audit.findings import (
     FORMAT,
     KINDS,
@@ -12,7 +13,6 @@ from crosswind.shifts.audit.findings import (
     Value,
     Verdict,
 )
-from crosswind.shifts.audit.measures import Interval
 from crosswind.shifts.audit.verdicts import audit
 
 __all__ = [

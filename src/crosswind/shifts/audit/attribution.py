@@ -20,16 +20,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.shifts.association import cramers_v, log_tail, total_variation
 from crosswind.shifts.audit.loglinear import (
     Factor,
     LoglinearFit,
     LoglinearPool,
     fit,
-    log_tail,
     rake,
     score_test,
 )
-from crosswind.shifts.audit.measures import cramers_v, total_variation
 
 Floats = NDArray[np.float64]
 

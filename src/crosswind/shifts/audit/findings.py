@@ -10,7 +10,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any, final
 
 from crosswind.core.errors import one_line
-from crosswind.shifts.audit.measures import Interval
+from crosswind.shifts.association import Interval
 
 FORMAT = 1
 """The number of the JSON form; it changes when a name in it changes or goes."""

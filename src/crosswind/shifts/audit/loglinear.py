@@ -17,6 +17,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.shifts.association import log_tail
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -194,19 +196,6 @@ def score_test(pool: LoglinearPool, fitted: LoglinearFit, factor: Factor) -> Tes
     freedom = float((size / (size + SPARSE)).sum())  # its expectation
     log_p = log_tail(statistic, freedom) if freedom > 0.1 else 0.0
     return Test(statistic, freedom, log_p)
-
-
-def log_tail(statistic: float, freedom: float) -> float:
-    """The logarithm of the probability that chi-squared with `freedom` exceeds `statistic`."""
-    from scipy.special import gammaincc
-
-    tail = float(gammaincc(freedom / 2, statistic / 2))
-    if tail > 1e-290:
-        return math.log(tail)
-    half = freedom / 2
-    return (
-        -statistic / 2 + (half - 1) * math.log(statistic / 2) - math.lgamma(half)
-    )  # the first term of its expansion
 
 
 def rake(pool: LoglinearPool, start: Floats, factors: Sequence[Factor], sweeps: int = 60) -> Floats:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from crosswind.shifts.association import Interval, rule_of_three
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.audit.findings import Value
-from crosswind.shifts.audit.measures import Interval, rule_of_three
 
 SHOWN = 4
 

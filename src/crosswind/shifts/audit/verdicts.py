@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.seeds import stream
+from crosswind.shifts.association import (
+    Interval,
+    cramers_v,
+    homogeneity,
+    ratio_intervals,
+    share_interval,
+    v_interval,
+    variation_interval,
+)
 from crosswind.shifts.audit import messages
 from crosswind.shifts.audit.attribution import AttributePart, Explanation, explain
 from crosswind.shifts.audit.contingency import Column, Pooled, Unseen, find_unseen, pooled
@@ -25,15 +34,6 @@ from crosswind.shifts.audit.findings import (
     Audit,
     Value,
     Verdict,
-)
-from crosswind.shifts.audit.measures import (
-    Interval,
-    cramers_v,
-    homogeneity,
-    ratio_intervals,
-    share_interval,
-    v_interval,
-    variation_interval,
 )
 from crosswind.shifts.audit.tables import frame_in_memory, read_tables, split_tables
 from crosswind.shifts.split import Split

@@ -14,8 +14,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.shifts.audit.loglinear import log_tail
-
 Floats = NDArray[np.float64]
 
 DRAWS = 1000
@@ -180,3 +178,16 @@ def _shares(counts: Floats) -> Floats:
     counts = np.asarray(counts, dtype=np.float64)
     out: Floats = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300)
     return out
+
+
+def log_tail(statistic: float, freedom: float) -> float:
+    """The logarithm of the probability that chi-squared with `freedom` exceeds `statistic`."""
+    from scipy.special import gammaincc
+
+    tail = float(gammaincc(freedom / 2, statistic / 2))
+    if tail > 1e-290:
+        return math.log(tail)
+    half = freedom / 2
+    return (
+        -statistic / 2 + (half - 1) * math.log(statistic / 2) - math.lgamma(half)
+    )  # the first term of its expansion

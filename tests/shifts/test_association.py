@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from crosswind.shifts.audit.measures import (
+from crosswind.shifts.association import (
     cramers_v,
     homogeneity,
     ratio_intervals,
