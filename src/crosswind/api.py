@@ -544,6 +544,7 @@ def run_study(
         check_engine,
         check_ready,
         engine_of,
+        files_elsewhere,
         replaced_study,
         run_plan,
         slow_devices,
@@ -583,7 +584,7 @@ def run_study(
         ) as executing,
         Store.open(out, create=True) as store,
     ):
-        replaced = replaced_study(planned, store)
+        replaced = [*replaced_study(planned, store), *files_elsewhere(store)]
         summary = run_plan(
             planned,
             store,

@@ -146,6 +146,7 @@ def run_command(
         check_ready,
         devices_of,
         engine_of,
+        files_elsewhere,
         replaced_study,
         run_plan,
         slow_devices,
@@ -174,7 +175,7 @@ def run_command(
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
-        for text in replaced_study(planned, store):
+        for text in (*replaced_study(planned, store), *files_elsewhere(store)):
             typer.echo(f"warning: {text}", err=True)
         traces = out / "profile" if profile else None
         with (
