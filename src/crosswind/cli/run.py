@@ -153,9 +153,11 @@ def run_command(
     )
     from crosswind.storage.store import Store
     from crosswind.studies.plan import plan_of
+    from crosswind.studies.resources import resource_notes
 
     planned = plan_of(study, scale, settings or ())
-    for text in planned.warnings:
+    unheard = resource_notes(planned.study) if engine == "pool" else []
+    for text in (*planned.warnings, *unheard):
         typer.echo(f"warning: {text}", err=True)
 
     trackers = _trackers(log or (), out, planned.study.name)
