@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import InputError, plain
+from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.evaluation.pooled_tests import MEAN
@@ -538,14 +539,10 @@ def _claimed_costs(
 ) -> dict[str, str]:
     """Shifts in words -> the accuracy in points that they cost the reference, with the interval of
     the verdict: of one at a place, of several on average; by claims that hold."""
-    costs = {}
+    costs: dict[str, str] = {}
     for claim in claimed:
         if isinstance(claim, PooledJudgement):
-            if claim.verdict == HOLDS and (shifts := _shifts_of_cost(claim, at_place, without)):
-                verb, end = ("costs", "") if len(shifts) == 1 else ("cost", " on average")
-                interval = tuple(value + claim.by for value in claim.interval or ())
-                points = _points_at_level((claim.value or 0.0) + claim.by, interval, claim.level)
-                costs[joined(shifts, "and")] = f"{verb} {points}{end}"
+            costs |= _mean_cost(claim, at_place, without)
             continue
         if claim.verdict != HOLDS or claim.difference is None:
             continue
@@ -556,10 +553,27 @@ def _claimed_costs(
         is_here = claim.place._replace(rule="") == at_place.place._replace(rule="")
         if claim.metric == HEADLINE.name and is_cost and is_plain and of_reference and is_here:
             difference = claim.difference
-            ends = tuple(value for value in (difference.low, difference.high) if value is not None)
-            points = _points_at_level(difference.mean, ends, claim.level)
+            points = _points_at_level(difference.mean, _ends_of(difference), claim.level)
             costs[than.shift] = f"costs {points}"
     return costs
+
+
+def _ends_of(difference: Difference) -> list[float]:
+    return [end for end in (difference.low, difference.high) if end is not None]
+
+
+def _mean_cost(
+    claim: PooledJudgement, at_place: PlaceResults, without: Sequence[str]
+) -> dict[str, str]:
+    """The shifts of a claim over cases -> what they cost on average; empty where it does not hold,
+    or is about anything else."""
+    shifts = _shifts_of_cost(claim, at_place, without)
+    if claim.verdict != HOLDS or not shifts:
+        return {}
+    verb, end = ("costs", "") if len(shifts) == 1 else ("cost", " on average")
+    interval = [value + claim.by for value in claim.interval or ()]
+    points = _points_at_level((claim.value or 0.0) + claim.by, interval, claim.level)
+    return {joined(shifts, "and"): f"{verb} {points}{end}"}
 
 
 def _shifts_of_cost(
