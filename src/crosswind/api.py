@@ -544,12 +544,14 @@ def run_study(
         check_engine,
         check_ready,
         engine_of,
+        files_elsewhere,
         replaced_study,
         run_plan,
         slow_devices,
     )
     from crosswind.reports.gather import gather
     from crosswind.storage.store import Store
+    from crosswind.studies.resources import resource_notes
 
     workers = _plain(workers)
     if not isinstance(out, str | Path):
@@ -583,7 +585,7 @@ def run_study(
         ) as executing,
         Store.open(out, create=True) as store,
     ):
-        replaced = replaced_study(planned, store)
+        replaced = [*replaced_study(planned, store), *files_elsewhere(store)]
         summary = run_plan(
             planned,
             store,
@@ -592,7 +594,8 @@ def run_study(
             retry_failed=retry_failed,
         )
         record = gather(store, name, draws=False)
-        warning_texts = (*planned.warnings, *slow_devices(planned), *replaced)
+        unheard = resource_notes(planned.study) if engine == "pool" else []
+        warning_texts = (*planned.warnings, *unheard, *slow_devices(planned), *replaced)
         rows = store.results(name)
         return StudyResults(name, Path(out), rows, record, warning_texts, summary)
 

@@ -225,6 +225,19 @@ def test_a_study_that_takes_the_place_of_another_says_so(
     assert capsys.readouterr().out.count("study small") == 2
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_a_folder_without_the_files_of_runs_that_ended_is_warned_of(
+    ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, file = tmp_path / "out", str(ended / "small.yaml")
+    store.mkdir()
+    shutil.copy(ended / "out" / "store.sqlite", store)
+    words = f"{store} has 1 run that ended, and {store} has none of their files"
+    assert words in cw.run_study(file, store).warnings[-1]
+    assert _status(["run", file, "--workers", "1", "--out", str(store)]) == 0
+    assert f"warning: {words}" in capsys.readouterr().err
+
+
 def test_the_study_of_an_advice_does_not_take_the_place_of_its_own(
     ended: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_task_has_fewer_runs_where_each_takes_several_devices(
     assert "--workers 1 " in printed(capsys, *shared, "3")[-1]
     assert _status([*SUBMIT, *shared, "1"]) == 2
     sentence = "error: --cpus: is 1, and a run of the study is shared among 2 devices"
+    sentence += "; give 2 or more"
     assert capsys.readouterr().err.strip().endswith(sentence)
 
 
@@ -87,6 +88,8 @@ def test_a_task_has_fewer_runs_where_each_takes_several_devices(
         (["demo", "--slurm", "--tasks", "2"], "name a database: postgresql://USER@HOST/NAME"),
         (["demo", "--slurm", "--tasks", "2", "--store", "out"], "name a database"),
         (["demo", "--slurm", "--time", "soon"], "'soon' is no time such as"),
+        (["demo", "--slurm", "--time", "0-00:00:00"], "'0-00:00:00' is no time, which Slurm reads"),
+        (["demo", "--slurm", "--memory", "0GB"], "'0GB' is less than 1MB, in which no task runs;"),
         (["demo", "--slurm", "--partition", "a b"], "'a b' is no name of Slurm's"),
         (["demo", "--slurm", "--out", "a\nb"], "--out: 'a\\nb' has a line break"),
         (["demo", "--slurm", "--memory", "much"], "is no amount of memory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crosswind.core.errors import CrosswindError, InputError, counted, one_line, plain
+from crosswind.core.errors import CrosswindError, InputError, counted, nearest, one_line, plain
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,11 @@ def test_choices_are_listed_in_a_line_that_can_be_read(choices: list[str], most:
 )
 def test_one_of_a_thing_is_no_plural(n: int, noun: str, words: str) -> None:
     assert counted(n, noun) == words
+
+
+def test_a_word_of_other_programs_is_answered_by_the_setting_here() -> None:
+    settings = ["steps", "batch", "lr", "warmup", "precision", "patience"]
+    words = {"learning_rate": "lr", "learningRate": "lr", "amp": "precision"}
+    words |= {"early-stopping": "patience", "batch_size": "batch"}
+    assert {word: nearest(word, settings) for word in words} == words
+    assert nearest("learning_rate", ["steps"]) is None

@@ -28,6 +28,8 @@ from crosswind.live.prometheus import exposition
 from crosswind.live.server import LiveServer
 from crosswind.live.state import LiveStudy
 from crosswind.storage.database import runs, scores, studies, study_runs
+from crosswind.storage.leases import Driver
+from crosswind.storage.run_recorder import RunRecorder
 from crosswind.storage.store import Store
 
 BROWSER = next(
@@ -218,6 +220,37 @@ def test_seconds_of_jobs_are_those_of_the_study_that_is_looked_at(mixed: Path) -
         of_live = LiveStudy(store, "live").look()["job_seconds"]
     assert of_other == {"fit": {"number": 1, "seconds": pytest.approx(seconds)}}
     assert of_live["fit"]["number"] == 8
+
+
+def test_jobs_at_work_are_those_of_the_study_and_of_drivers_that_live(mixed: Path) -> None:
+    with Store.open(mixed, create=True) as store:
+        recorder = RunRecorder(store, Driver.current())
+        recorder.enter()
+        driver = recorder.driver.id
+        with store.transaction() as connection:
+            fits = connection.execute(sa.select(runs.c.key).where(runs.c.kind == "fit")).scalars()
+            at_work, abandoned, foreign = list(fits)[:3]
+            for key, name in ((at_work, driver), (abandoned, "nobody"), (foreign, driver)):
+                update = runs.update().where(runs.c.key == key)
+                connection.execute(update.values(status="running", driver=name))
+            connection.execute(study_runs.delete().where(study_runs.c.key == foreign))
+        lines = exposition(LiveStudy(store, "live").look()).splitlines()
+    assert 'crosswind_jobs_running{study="live"} 1.0' in lines
+    assert 'crosswind_runs{study="live",status="running"} 0.0' in lines
+    assert any("pending until the network is trained" in line for line in lines)
+
+
+def test_failed_runs_by_cause_count_every_reason(mixed: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("crosswind.live.state.FAILURES", 3)
+    with Store.open(mixed, create=True) as store:
+        keys = [run["key"] for run in store.runs("live")]
+        with store.transaction() as connection:
+            for number, key in enumerate(keys):
+                failure = {"status": "failed", "reason": f"fault {'abcdefgh'[number]}", "cause": ""}
+                connection.execute(runs.update().where(runs.c.key == key).values(failure))
+        state = LiveStudy(store, "live").look()
+    assert sum(failure["runs"] for failure in state["failures"]) < len(keys) == 8
+    assert 'crosswind_failed_runs{study="live",cause=""} 8.0' in exposition(state).splitlines()
 
 
 def test_every_metric_has_a_type_and_help_and_stands_once(mixed: Path) -> None:

@@ -3,10 +3,12 @@ the store holds."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,34 @@ print(json.dumps(found))
         )
     again = crosswind(tmp_path, "export", out, "events", "--to", "tensorboard")
     assert "0 runs written" in again.stdout
+
+
+def test_a_full_disk_under_tensorboard_is_a_sentence_and_leaves_no_point_twice(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    traces: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", traces.append)
+    write, written_records = RecordWriter.write, []
+
+    def full(writer: RecordWriter, record: bytes) -> None:
+        written_records.append(record)
+        if len(written_records) > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(writer, record)
+
+    with Store.open(out) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordWriter, "write", full)
+            with pytest.raises(InputError, match="cannot write .*: No space left on device"):
+                exports.export(store, "exported", "tensorboard", str(tmp_path))
+        assert not traces
+        assert exports.export(store, "exported", "tensorboard", str(tmp_path)) == RUNS
+    for folder in (tmp_path / "exported").iterdir():
+        events = EventAccumulator(str(folder)).Reload().Scalars("validation/accuracy")
+        assert [event.step for event in events] == [4, 8]
 
 
 def test_mlflow(out: Path, tmp_path: Path, accuracy: dict[str, float]) -> None:

@@ -22,7 +22,7 @@ from crosswind.reports.gather import gather
 from crosswind.reports.page_head import StudyHead, study_head
 from crosswind.reports.scores.results import arrange
 from crosswind.storage.store import Store
-from crosswind.studies.spec import load_study
+from crosswind.studies.spec import PooledClaim, load_study
 
 SHIFTS: dict[str, Any] = {
     "none": [],
@@ -383,8 +383,36 @@ def test_a_claim_of_a_cost_that_holds_is_named_where_no_comparison_tells_one() -
     assert not the(findings, COST, "SC", "erm").told
     assert re.search(
         r"^No shift is shown to cost accuracy .* by all \d+ comparisons together; by the study's claims,"
-        r" judged apart: SC costs \d\.\d points\.$",
+        r" judged apart: SC costs \d\.\d points \[\d\.\d, \d+\.\d; 95% interval\]\.$",
         findings.answer.sentences[0],
+    )
+
+
+def test_a_claim_of_a_mean_cost_that_holds_is_named_with_its_interval() -> None:
+    means = {**dict.fromkeys(ACCURACY, 0.8), ("SC", "erm"): 0.745, ("UDS", "erm"): 0.745}
+    shifts = ["SC", "UDS"]
+    mean_cost = PooledClaim(
+        text="both cost",
+        test="mean",
+        better={"methods": "erm", "shift": "none"},
+        than={"methods": "erm", "shift": shifts},
+    ).model_dump()
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": SHIFTS,
+        "methods": {"erm": {}},
+        "sets": {"test": {"law": "uniform"}},
+        "claims": [mean_cost],
+    }
+    arranged = arrange(scored_rows(means, 5, 0.03))
+    (judgement,) = judge(arranged, about)
+    findings = find(arranged.shown(["last"]), about, [judgement], [])
+    assert findings is not None and judgement.verdict == "holds" and judgement.interval
+    low, high = (f"{100 * end:.1f}" for end in judgement.interval)
+    assert findings.answer.sentences[0].endswith(
+        f"judged apart: {' and '.join(shifts)} cost {100 * judgement.value:.1f} points"
+        f" [{low}, {high}; 95% interval] on average."
     )
 
 

@@ -17,7 +17,7 @@ from tests.storage.postgres_server import PostgresServer, why_no_server
 
 import crosswind as cw
 from crosswind.cli.main import _status
-from crosswind.core.errors import StoreError
+from crosswind.core.errors import InputError, StoreError
 from crosswind.execution.engines.pool import WorkerPool
 from crosswind.execution.scheduler import drive
 from crosswind.reports.gather import gather
@@ -41,6 +41,28 @@ def server():
 @pytest.fixture
 def url(server, request):
     return server.create(f"t{abs(hash(request.node.name))}")
+
+
+def test_a_folder_has_the_files_of_one_store_alone(url, server, tmp_path):
+    out = tmp_path / "out"
+    for _ in range(2):
+        Store.open(url, out, create=True).close()
+    second, first = server.create("second"), re.escape(url)
+    with pytest.raises(
+        InputError, match=f"has the files of another store, {first}, which would be"
+    ):
+        Store.open(second, out, create=True)
+    with pytest.raises(
+        InputError, match=f"name another folder, or that store by --store '?{first}"
+    ):
+        Store.open(out, create=True)
+    with pytest.raises(StoreError, match=f"has the files of the store {first}; name it by its URL"):
+        Store.open(out)
+    Store.open(tmp_path / "sqlite", create=True).close()
+    with pytest.raises(InputError, match="--out: .*another store, .*store.sqlite, which would be"):
+        Store.open(second, tmp_path / "sqlite", create=True)
+    moved = out.rename(tmp_path / "moved")
+    Store.open(url, moved, create=True).close()
 
 
 def test_a_study_runs_and_is_read(url, tmp_path):

@@ -53,6 +53,26 @@ def test_a_rate_of_a_method_beside_several_rates_of_the_study_is_refused() -> No
         assert rates == {0.2, 0.4 if rate else 0.0}
 
 
+def test_a_setting_of_switches_is_warned_of_where_no_method_has_one() -> None:
+    def warned(methods: list[str], **training: Any) -> list[str]:
+        plan = plan_of(
+            methods=methods, training=training, environments=["ink"], shifts={"none": []}
+        )
+        return [text for text in plan.warnings if "select_before_switch" in text]
+
+    (text,) = warned(["erm"], select_before_switch=True)
+    assert text.startswith("training.select_before_switch: changes nothing here")
+    assert not warned(["erm"]) and not warned(["erm", "irm"], select_before_switch=True)
+
+
+def test_resources_are_said_to_be_of_a_cluster() -> None:
+    methods = {"erm": {}, "groupdro": {"resources": {"gpus": 1}}}
+    notes = plan_of(resources={"gpus": 0.5}, methods=methods).notes
+    fields = [note.split(":")[0] for note in notes if "a cluster alone heeds it" in note]
+    assert fields == ["resources", "methods.groupdro.resources"]
+    assert not any("cluster" in note for note in plan_of().notes)
+
+
 @pytest.mark.parametrize("sizes", [{"few": 10, "many": 20}, {"equal": "equal", "all": "all"}])
 def test_several_sizes_beside_a_number_of_rows_in_all_are_told_to_be_one(sizes: Any) -> None:
     def said(**fields: Any) -> list[str]:
@@ -108,6 +128,7 @@ def test_a_method_on_some_of_the_runs_is_planned_there() -> None:
             "smapler', did you mean 'sampler'? (valid: method, training, sampler, groups",
         ),
         ({"lr": 0.1}, "methods.erm.lr: is a setting of the training loop: training: {lr: ...}"),
+        ({"learning_rate": 0.1}, "'learning_rate', did you mean training: {lr: ...}?"),
         ({"trainig": {"lr": 0.1}}, "did you mean 'training'?"),
     ],
 )

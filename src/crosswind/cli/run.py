@@ -146,15 +146,18 @@ def run_command(
         check_ready,
         devices_of,
         engine_of,
+        files_elsewhere,
         replaced_study,
         run_plan,
         slow_devices,
     )
     from crosswind.storage.store import Store
     from crosswind.studies.plan import plan_of
+    from crosswind.studies.resources import resource_notes
 
     planned = plan_of(study, scale, settings or ())
-    for text in planned.warnings:
+    unheard = resource_notes(planned.study) if engine == "pool" else []
+    for text in (*planned.warnings, *unheard):
         typer.echo(f"warning: {text}", err=True)
 
     trackers = _trackers(log or (), out, planned.study.name)
@@ -174,7 +177,7 @@ def run_command(
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
-        for text in replaced_study(planned, store):
+        for text in (*replaced_study(planned, store), *files_elsewhere(store)):
             typer.echo(f"warning: {text}", err=True)
         traces = out / "profile" if profile else None
         with (

@@ -136,6 +136,9 @@ def _check_options(
         _refuse_password(store_url)
     if time is not None and not _TIME.fullmatch(time):
         raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
+    if time is not None and not re.search("[1-9]", time):
+        problem = f"{time!r} is no time, which Slurm reads as no limit"
+        raise InputError("--time", f"{problem}; leave it out for the partition's own")
     for option, name in names.items():
         if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
             raise InputError(option, f"{name!r} is no name of Slurm's")
@@ -165,7 +168,7 @@ def _workers(cpus: int, gpus: int, devices: int) -> list[str]:
     option, available = ("--gpus", gpus) if gpus else ("--cpus", cpus)
     if devices > available:
         problem = f"is {available}, and a run of the study is shared among {devices} devices"
-        raise InputError(option, problem)
+        raise InputError(option, f"{problem}; give {devices} or more")
     if gpus:
         return ["--workers-per-gpu", str(max(1, cpus // gpus))]
     return ["--workers", str(cpus // devices)]
@@ -192,7 +195,10 @@ def _mebibytes(memory: str) -> str:
 
     size = memory_bytes(memory, "--memory")
     assert size is not None
-    return f"{max(1, size // 2**20)}M"
+    if size < 2**20:
+        problem = f"{memory!r} is less than 1MB, in which no task runs"
+        raise InputError("--memory", f"{problem}; leave it out for the partition's own")
+    return f"{size // 2**20}M"
 
 
 def _sent(script: str, out: Path) -> str:

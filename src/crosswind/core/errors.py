@@ -142,9 +142,26 @@ def escaped(text: str) -> str:
     return _STEERING.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text)
 
 
+_ELSEWHERE = {
+    "amp": "precision",
+    "dtype": "precision",
+    "mixedprecision": "precision",
+    "earlystopping": "patience",
+    "gpus": "devices",
+    "learningrate": "lr",
+    "repeats": "seeds",
+    "repetitions": "seeds",
+}
+"""What other programs call a setting, without marks -> what it is called here."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice most like `word`, or None when nothing is alike (difflib ratio under 0.6)."""
+    """The choice that other programs call `word`, else the one most like it; None when nothing is
+    alike (difflib ratio under 0.6)."""
     by_folded = {choice.casefold(): choice for choice in choices}
+    meant = _ELSEWHERE.get(re.sub(r"[^a-z]", "", str(word).casefold()), "")
+    if meant in by_folded:
+        return by_folded[meant]
     matches = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)
     if matches:
         return by_folded[matches[0]]

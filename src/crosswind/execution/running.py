@@ -15,7 +15,7 @@ from crosswind.execution.engines.inline import Inline
 from crosswind.execution.engines.pool import WorkerPool
 from crosswind.execution.jobs import WEIGHTS
 from crosswind.execution.scheduler import Progress, Summary, drive
-from crosswind.storage.artifacts import artifact_folder
+from crosswind.storage.artifacts import FOLDER, artifact_folder
 from crosswind.storage.store import Store
 from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.job_specs import ClassSpec, FitSpec, SplitSpec
@@ -169,6 +169,20 @@ def replaced_study(plan: Plan, store: Store) -> list[str]:
         f"study {name} was run into {store.name} with other settings: {counted(n_runs, 'run')} of"
         " then that ended are no part of it as it is now, and no table shows them; they are kept,"
         f" and are shown again by the command of then; --set name={name}-2 keeps both studies"
+    ]
+
+
+def files_elsewhere(store: Store) -> list[str]:
+    """A warning where runs of the store have ended and its folder has the files of none."""
+    if (store.out / FOLDER).is_dir():
+        return []
+    counts = store.counts()
+    n_ended = counts["finished"] + counts["diverged"]
+    if not n_ended:
+        return []
+    return [
+        f"{store.name} has {counted(n_ended, 'run')} that ended, and {store.out} has none of their"
+        " files; the files of a store lie in one folder: --out names it, as the first run did"
     ]
 
 

@@ -21,7 +21,7 @@ def _lines(state: Mapping[str, Any]) -> Iterator[str]:
     for name, help_text, samples in (
         (
             "crosswind_runs",
-            "Runs of the study by status.",
+            "Runs of the study by status; pending until the network is trained, see crosswind_jobs_running.",
             [({**study, "status": status}, n) for status, n in state["counts"].items()],
         ),
         (
@@ -37,16 +37,19 @@ def _lines(state: Mapping[str, Any]) -> Iterator[str]:
         (
             "crosswind_failed_runs",
             "Failed runs by what of the machine stopped them; empty: the run itself.",
-            _failures(study, state),
+            [
+                ({**study, "cause": cause}, number)
+                for cause, number in state["failed_by_cause"].items()
+            ],
         ),
         (
             "crosswind_jobs_running",
-            "Jobs at work.",
-            [(study, sum(worker["running"] for worker in state["workers"]))],
+            "Jobs of the study, trainings of networks among them, that living drivers have at work.",
+            [(study, state["jobs_running"])],
         ),
         (
             "crosswind_drivers_alive",
-            "Drivers that live.",
+            "Drivers of the store that live, whichever study they drive.",
             [(study, sum(worker["alive"] for worker in state["workers"]))],
         ),
         (
@@ -81,13 +84,6 @@ def _by_label(
         for row in rows
         for status in statuses
     ]
-
-
-def _failures(study: Mapping[str, str], state: Mapping[str, Any]) -> Samples:
-    by_cause: dict[str, float] = {}
-    for failure in state["failures"]:
-        by_cause[failure["cause"]] = by_cause.get(failure["cause"], 0) + failure["runs"]
-    return [({**study, "cause": cause}, number) for cause, number in by_cause.items()]
 
 
 def _in_braces(labels: Mapping[str, str]) -> str:

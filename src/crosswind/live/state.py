@@ -83,6 +83,7 @@ class LiveStudy:
         ended = self._ended(read_at)
         rate = self._rate(read_at)
         remaining = total - done - counts["failed"]
+        failures = self._failures()
         return {
             "study": self._study,
             "time": read_at,
@@ -97,7 +98,9 @@ class LiveStudy:
             "methods": _by_label(by_pair, 0),
             "shifts": _by_label(by_pair, 1),
             "job_seconds": self._seconds_by_kind(),
-            "failures": self._failures(),
+            "failures": failures[:FAILURES],
+            "failed_by_cause": _by_cause(failures),
+            "jobs_running": self._jobs_running(live),
             "workers": self._workers(live, read_at, ended),
             "running": self._running(live, read_at),
             "heat": self._heat(),
@@ -215,7 +218,7 @@ class LiveStudy:
                 "runs": len(group),
                 "key": group[0][0],
             }
-            for (_, cause), group in ordered[:FAILURES]
+            for (_, cause), group in ordered
         ]
 
     def _workers(
@@ -248,6 +251,17 @@ class LiveStudy:
             }
             for row in known
         ]
+
+    def _jobs_running(self, live: set[str]) -> int:
+        """How many jobs of the study, trainings of networks among them, living drivers have at
+        work."""
+        query = (
+            sa.select(runs.c.driver, sa.func.count())
+            .join(study_runs, runs.c.key == study_runs.c.key)
+            .where(runs.c.status == "running", study_runs.c.study == self._study)
+            .group_by(runs.c.driver)
+        )
+        return sum(number for driver, number in self._read(query) if driver in live)
 
     def _running(self, live: set[str], read_at: float) -> list[dict[str, Any]]:
         """The jobs that are at work, the longest first."""
@@ -397,6 +411,14 @@ def _by_label(by_pair: Mapping[Pair, Counter[str]], place: int) -> list[dict[str
         {"name": name, "total": tally.total(), **{status: tally[status] for status in STATUSES}}
         for name, tally in counts.items()
     ]
+
+
+def _by_cause(failures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The failed runs by what of the machine stopped them; empty: the run itself."""
+    tally: Counter[str] = Counter()
+    for failure in failures:
+        tally[failure["cause"]] += failure["runs"]
+    return dict(tally)
 
 
 def _history(file: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crosswind.core.errors import InputError, one_line
-from crosswind.reports.export import LIVE_MARK, client_of, tensorboard_folder
+from crosswind.reports.export import LIVE_MARK, client_of, quiet_tensorboard, tensorboard_folder
 
 __all__ = [
     "CLIENTS",
@@ -73,6 +73,7 @@ class TensorboardTracker:
     def __init__(self, place: str, study: str) -> None:
         """Raises `NeedsError`."""
         self._writer = client_of(CLIENTS["tensorboard"], "tensorboard", OPTION).SummaryWriter
+        quiet_tensorboard()
         self._place, self._study = Path(place), study
         self._open: dict[str, Any] = {}
         self._progress: Any = None

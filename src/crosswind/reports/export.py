@@ -12,6 +12,7 @@ import io
 import re
 import shutil
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -213,10 +214,26 @@ def tensorboard_folder(destination: Path, study: str, name: str, key: str) -> Pa
     return destination / _plain(study) / f"{_plain(name)}-{key[:8]}"
 
 
+def quiet_tensorboard() -> None:
+    """Keep TensorBoard's threads that write files from printing a trace when they fail, as on a full
+    disk: the client raises the same error again where it is called."""
+    hook = threading.excepthook
+    if getattr(hook, "is_quiet_tensorboard", False):
+        return
+
+    def quiet(failure: threading.ExceptHookArgs) -> None:
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            hook(failure)
+
+    quiet.is_quiet_tensorboard = True  # type: ignore[attr-defined]
+    threading.excepthook = quiet
+
+
 def to_tensorboard(store: Store, study: str, destination: Path) -> int:
     """A folder `PLACE/STUDY/RUN` a run with its curve, its scores and, for the page HPARAMS, its
     labels and settings."""
     SummaryWriter = client_of("torch.utils.tensorboard", "tensorboard").SummaryWriter
+    quiet_tensorboard()
     written = 0
     left_behind = not store.live_drivers()  # else a driver may be writing what has a mark
     for run in exported_runs(store, study):
@@ -226,6 +243,8 @@ def to_tensorboard(store: Store, study: str, destination: Path) -> int:
         if folder.exists():
             continue
         partial = folder.with_name(f".{folder.name}.partial")
+        # Of an export that was stopped: a second file there would have every point again.
+        shutil.rmtree(partial, ignore_errors=True)
         with SummaryWriter(str(partial)) as writer:
             for step, values in run.curve:
                 for name, value in values.items():

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
 from crosswind.core.collection import no_collection
-from crosswind.core.errors import InputError, StoreError, shown, unknown
+from crosswind.core.errors import CrosswindError, InputError, StoreError, shown, unknown
 from crosswind.core.types import ROWS, Job, digest
 from crosswind.storage import artifacts
 from crosswind.storage.artifacts import plain_json
@@ -42,6 +42,7 @@ from crosswind.storage.database import (
     text,
     without_password,
 )
+from crosswind.storage.folder_mark import mark_folder, refuse_marked
 from crosswind.storage.json_columns import JsonColumns, parsed
 from crosswind.storage.leases import Driver
 
@@ -103,9 +104,16 @@ class Store:
                     "a store on PostgreSQL needs a folder for the files of its runs as well"
                 )
             name = without_password(where)
-            return cls(name, None if out is None else Path(out), open_database(where, name, create))
+            store = cls(
+                name, None if out is None else Path(out), open_database(where, name, create)
+            )
+            if create:
+                store._mark_folder()
+            return store
         with sentences(str(where)):
             path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
+            if not path.exists():
+                refuse_marked(path.parent, path, create)
         return cls(
             str(where),
             path.parent if out is None else Path(out),
@@ -614,6 +622,14 @@ class Store:
         """The drivers whose process lives (on another machine: whose heartbeat is under a minute
         old)."""
         return {driver.id for driver, lives in self.known_drivers() if lives}
+
+    def _mark_folder(self) -> None:
+        try:
+            with self.transaction() as connection:
+                mark_folder(self.out, self.name, connection, FILE_NAME)
+        except CrosswindError:
+            self.close()
+            raise
 
     # --- inside
     # ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from crosswind.core.errors import InputError, one_line, shown, unknown
+from crosswind.core.errors import InputError, nearest, one_line, shown, unknown
 from crosswind.core.knobs import Form, Knob, Log, choose, knobs_of, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.seeds import stream
@@ -486,7 +486,12 @@ def _check_settings(
         if name in of_loop and "training" in fields:
             problem = f"is a setting of the training loop: training: {{{name}: ...}}"
             raise InputError(f"{path}.{name}", problem)
-        raise unknown(f"{path}.{name}", f"setting of {owner}", name, [*names, *fields])
+        choices = [*names, *fields]
+        of_training = nearest(name, of_loop) if "training" in fields else None
+        if of_training is not None and nearest(name, choices) is None:
+            problem = f"unknown setting of {owner}: {name!r}, did you mean training: {{{of_training}: ...}}?"
+            raise InputError(f"{path}.{name}", problem, choices)
+        raise unknown(f"{path}.{name}", f"setting of {owner}", name, choices)
 
 
 def _is_names(value: Any) -> bool:

@@ -67,6 +67,7 @@ from crosswind.studies.plan_warnings import (
     data_notes,
     device_notes,
     halving_notes,
+    idle_switch_setting,
     method_warnings,
     sets_with_another_label,
     short_validation,
@@ -77,6 +78,7 @@ from crosswind.studies.plan_warnings import (
     unused_columns,
 )
 from crosswind.studies.reading import find_study
+from crosswind.studies.resources import resource_notes
 from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
@@ -332,6 +334,7 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
+        warnings += idle_switch_setting(self.methods.values(), self.jobs)
         warnings += misleading_sizes(self.study)
         if self.study.dataset_size is not None and len(self.study.sizes) > 1:
             warnings.append(
@@ -343,6 +346,7 @@ class _Planner:
             warnings += unused_columns(self.study, name, spec)
         notes = [
             *device_notes(self.study, self.jobs),
+            *resource_notes(self.study),
             *halving_notes(self.study, self.methods.values()),
         ]
         for name, spec in self.study.data.items():

@@ -66,6 +66,19 @@ def device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
 
 
+def idle_switch_setting(methods: Iterable[MethodEntry], jobs: Sequence[Job]) -> list[str]:
+    """That steps before a switch are let be selected where no method of the study has a switch."""
+    training = {id(job.spec["training"]): job.spec["training"] for job in jobs if job.kind == "fit"}
+    is_set = any(settings.get("select_before_switch") for settings in training.values())
+    needs_of_methods = [method.facts.needs for method in methods]
+    if not is_set or any(needs is not None and needs.switches for needs in needs_of_methods):
+        return []
+    return [
+        "training.select_before_switch: changes nothing here, since no method of the study changes at"
+        " a step of its training, as irm does; leave it out"
+    ]
+
+
 def halving_notes(study: Study, methods: Iterable[MethodEntry]) -> list[str]:
     """How many points of a search that halves go on from each rung, and what that costs."""
     search = study.search

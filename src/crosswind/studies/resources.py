@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crosswind.core.types import Job
     from crosswind.studies.spec import Study
 
-__all__ = ["Resources", "parse_resources", "resources_of"]
+__all__ = ["Resources", "parse_resources", "resource_notes", "resources_of"]
 
 _FIELDS = ("cpus", "gpus", "memory")
 
@@ -68,6 +68,20 @@ def parse_resources(values: Any, field: str) -> dict[str, Any]:
             raise InputError(path, f"must be a share below 1 or a whole number, not {shown(value)}")
         parsed[name] = float(value)
     return parsed
+
+
+def resource_notes(study: Study) -> list[str]:
+    """That resources are of a cluster, where a study or a method of it names some."""
+    methods = study.methods if isinstance(study.methods, Mapping) else {}
+    fields = ["resources"] if study.resources else []
+    for label, settings in methods.items():
+        if isinstance(settings, Mapping) and settings.get("resources"):
+            fields.append(f"methods.{label}.resources")
+    return [
+        f"{field}: a cluster alone heeds it (--engine ray); processes of this machine are as many as"
+        " --workers says, on the device that training.device names"
+        for field in fields
+    ]
 
 
 def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:

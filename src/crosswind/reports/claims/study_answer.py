@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import InputError, plain
+from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
+from crosswind.evaluation.pooled_tests import MEAN
 from crosswind.reports.claims.judgements import Judgement
 from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
@@ -25,6 +27,7 @@ from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, 
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
 from crosswind.reports.scores.notes import MARK
 from crosswind.reports.scores.results import Place, PlaceResults
+from crosswind.studies.pooled_claims import listed, side_of
 from crosswind.training.selection import ORACLES
 
 CLAUSES = 4
@@ -534,10 +537,14 @@ def _unshifted_shifts(resolved: Mapping[str, Any]) -> list[str]:
 def _claimed_costs(
     claimed: Sequence[Judgement | PooledJudgement], at_place: PlaceResults, without: Sequence[str]
 ) -> dict[str, str]:
-    """Shift -> the accuracy in points that it costs the reference at a place, by claims that hold."""
-    costs = {}
+    """Shifts in words -> the accuracy in points that they cost the reference, with the interval of
+    the verdict: of one at a place, of several on average; by claims that hold."""
+    costs: dict[str, str] = {}
     for claim in claimed:
-        if isinstance(claim, PooledJudgement) or claim.verdict != HOLDS or claim.difference is None:
+        if isinstance(claim, PooledJudgement):
+            costs |= _mean_cost(claim, at_place, without)
+            continue
+        if claim.verdict != HOLDS or claim.difference is None:
             continue
         better, than = claim.better, claim.than
         is_cost = better.shift in without and than.shift not in without
@@ -545,8 +552,51 @@ def _claimed_costs(
         of_reference = better.method == than.method == at_place.reference
         is_here = claim.place._replace(rule="") == at_place.place._replace(rule="")
         if claim.metric == HEADLINE.name and is_cost and is_plain and of_reference and is_here:
-            costs[than.shift] = f"costs {100 * claim.difference.mean:.1f} points"
+            difference = claim.difference
+            points = _points_at_level(difference.mean, _ends_of(difference), claim.level)
+            costs[than.shift] = f"costs {points}"
     return costs
+
+
+def _ends_of(difference: Difference) -> list[float]:
+    return [end for end in (difference.low, difference.high) if end is not None]
+
+
+def _mean_cost(
+    claim: PooledJudgement, at_place: PlaceResults, without: Sequence[str]
+) -> dict[str, str]:
+    """The shifts of a claim over cases -> what they cost on average; empty where it does not hold,
+    or is about anything else."""
+    shifts = _shifts_of_cost(claim, at_place, without)
+    if claim.verdict != HOLDS or not shifts:
+        return {}
+    verb, end = ("costs", "") if len(shifts) == 1 else ("cost", " on average")
+    interval = [value + claim.by for value in claim.interval or ()]
+    points = _points_at_level((claim.value or 0.0) + claim.by, interval, claim.level)
+    return {joined(shifts, "and"): f"{verb} {points}{end}"}
+
+
+def _shifts_of_cost(
+    claim: PooledJudgement, at_place: PlaceResults, without: Sequence[str]
+) -> list[str]:
+    """The shifts whose mean cost in accuracy to the reference a claim over cases is about; empty
+    where it is about anything else."""
+    if claim.test != MEAN or claim.metric != HEADLINE.name or claim.relative:
+        return []
+    better, than = (side_of(claim.claim[name]) for name in ("better", "than"))
+    of_reference = all(
+        listed(side.get("methods")) == [at_place.reference] for side in (better, than)
+    )
+    is_plain = not any(side.get(name) for side in (better, than) for name in ("minus", "set"))
+    free, shifts = listed(better.get("shift")), listed(than.get("shift"))
+    is_cost = bool(free) and set(free) <= set(without) and not set(shifts) & set(without)
+    return shifts if of_reference and is_plain and is_cost else []
+
+
+def _points_at_level(size: float, interval: Sequence[float], level: float) -> str:
+    """A cost in points with its interval, whose level is named: claims have one of their own."""
+    ends = ", ".join(end_in_points(value, at_margin=False) for value in sorted(interval))
+    return f"{100 * size:.1f} points{f' [{ends}; {percent(level)} interval]' if ends else ''}"
 
 
 def _failed_words(runs: Sequence[Mapping[str, Any]]) -> str:
