@@ -441,6 +441,44 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
     assert body.calls == calls == body.count and not hasattr(body, "last")  # type: ignore[comparison-overlap]
 
 
+class CopiesItself(nn.Identity):
+    """A module with a copy of its own making."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CopiesItself:
+        return self
+
+
+def test_a_copy_has_containers_of_its_own_which_two_modules_may_share() -> None:
+    def run(m: Any, x: Tensor) -> Tensor:
+        m.first.notes["side"] = x.shape[-1]  # none at first
+        m.sides.append(m.second.notes["side"])
+        return m.itself(m.norm(m.conv(x))) * m.itself.gate  # type: ignore[no-any-return]
+
+    body: Any = Parts(
+        run,
+        conv=conv(),
+        norm=nn.BatchNorm2d(4),
+        first=nn.Identity(),
+        second=nn.Identity(),
+        itself=CopiesItself(),
+    )
+    body.itself.gate = nn.Parameter(torch.tensor(2.0))
+    body.first.notes = body.second.notes = {}
+    body.sides = []
+    model = worn(around(body))
+    body.sides.clear()
+    body.first.notes.clear()
+    with evaluation_mode([model]):
+        outputs = evaluated(
+            {"m": model}, "fp32", lambda modules_made: modules_made["m"](picture(8))
+        )
+        assert body.sides == [] and body.first.notes == {}
+        assert len(folded({"m": model})) == 1
+        assert body.sides == [] and body.first.notes == {}
+        assert torch.allclose(model(picture(8)), outputs, atol=1e-5)
+    assert body.sides == [8]
+
+
 # -- precision -------------------------------------------------------------------------------------
 
 
