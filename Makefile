@@ -50,7 +50,7 @@ lint: setup ## format check, ruff, types, layers
 	$(BIN)/lint-imports
 	@# Both at once, each with a cache of its own: with one, each would begin anew after the other.
 	@# The second looks for what macOS lacks, which the types of packages do not tell: it leaves most of them out.
-	$(BIN)/mypy --num-workers auto & linux=$$!; \
+	$(BIN)/mypy & linux=$$!; \
 	  $(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --follow-imports skip --allow-subclassing-any \
 	    --allow-untyped-decorators --no-warn-unused-ignores --disable-error-code overload-cannot-match; darwin=$$?; \
 	  wait $$linux && exit $$darwin
