@@ -68,7 +68,7 @@ def test_a_setting_of_switches_is_warned_of_where_no_method_has_one() -> None:
 def test_resources_are_said_to_be_of_a_cluster() -> None:
     methods = {"erm": {}, "groupdro": {"resources": {"gpus": 1}}}
     notes = plan_of(resources={"gpus": 0.5}, methods=methods).notes
-    fields = [note.split(":")[0] for note in notes if "a cluster alone heeds it" in note]
+    fields = [note.split(":")[0] for note in notes if "only --engine ray uses it" in note]
     assert fields == ["resources", "methods.groupdro.resources"]
     assert not any("cluster" in note for note in plan_of().notes)
 

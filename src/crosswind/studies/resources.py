@@ -71,15 +71,15 @@ def parse_resources(values: Any, field: str) -> dict[str, Any]:
 
 
 def resource_notes(study: Study) -> list[str]:
-    """That resources are of a cluster, where a study or a method of it names some."""
+    """For each `resources` of a study and its methods a sentence that only Ray uses it."""
     methods = study.methods if isinstance(study.methods, Mapping) else {}
     fields = ["resources"] if study.resources else []
     for label, settings in methods.items():
         if isinstance(settings, Mapping) and settings.get("resources"):
             fields.append(f"methods.{label}.resources")
     return [
-        f"{field}: a cluster alone heeds it (--engine ray); processes of this machine are as many as"
-        " --workers says, on the device that training.device names"
+        f"{field}: only --engine ray uses it; without it --workers sets how many processes run, and"
+        " training.device on which device"
         for field in fields
     ]
 
