@@ -186,10 +186,10 @@ def test_a_server_that_goes_away_is_one_sentence(url, tmp_path):
 
 def copied_to_postgresql(folder, url):
     """The rows of a store of SQLite, put into an empty database as they are."""
-    Store.open(url, folder, create=True).close()
+    # By a folder of its own: that of the first store has its files, which are only read.
     with (
         Store.open(folder) as source,
-        Store.open(url, folder, create=True) as target,
+        Store.open(url, folder.with_name("copied"), create=True) as target,
         source.transaction() as reading,
         target.transaction() as writing,
     ):
@@ -277,6 +277,9 @@ def test_a_run_with_nothing_to_do_plans_one_seed(url, server, tmp_path, capsys, 
     with Store.open(url) as store:
         states.append(store.scores_state())
     assert len({str(state) for state in states}) == 3
-    # A database without a store, beside a folder with what was said: all is done anew.
+    # A database without a store, beside a folder with what was said: all is done anew, once the
+    # folder is no longer that of the first one.
     run[run.index(url)] = server.create("empty")
+    assert _status(run) == 2 and "has the files of another store" in capsys.readouterr().err
+    (tmp_path / "out" / ".store").unlink()
     assert _status(run) == 0 and "8 runs in" in capsys.readouterr().out

@@ -29,7 +29,8 @@ def mark_folder(out: Path, name: str, connection: sa.Connection, store_file: str
         marked = marked_store(out)
         if marked is not None:
             if marked[0] != identity:
-                raise _refusal(out, marked[1])
+                gone = f", or remove {out / MARK} where that database is gone"
+                raise _refusal(out, marked[1], gone)
             return
         if (out / store_file).exists():
             raise _refusal(out, str(out / store_file))
