@@ -119,7 +119,7 @@ def _folded(module: nn.Module, low: bool) -> nn.Module:
 
 
 _ATOMS = (bool, int, float, str, type(None))
-_COPIED_AS_USUAL = ("__setstate__", "__getstate__", "__reduce__", "__reduce_ex__")
+_COPIED_AS_USUAL = ("__new__", "__setstate__", "__getstate__", "__reduce__", "__reduce_ex__")
 
 
 def _deep_copy(module: Model, memo: dict[int, Any]) -> Model:
@@ -133,7 +133,7 @@ def _deep_copy(module: Model, memo: dict[int, Any]) -> Model:
         if all(
             getattr(kind, name, None) is getattr(nn.Module, name, None) for name in _COPIED_AS_USUAL
         ):
-            memo[id(submodule)] = twin = kind.__new__(kind)
+            memo[id(submodule)] = twin = object.__new__(kind)
             twins.append((submodule, twin))
     for submodule, twin in twins:
         for name, value in vars(submodule).items():
