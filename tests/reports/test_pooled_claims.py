@@ -274,6 +274,16 @@ def test_hypothesis_and_power_stand_below_the_table() -> None:
     assert "would have been told with a power of 80%" in _claim(judgement, False)
 
 
+def test_a_value_beyond_a_claimed_difference_names_that_limit() -> None:
+    """What is printed is the difference less the claimed one, which alone would read as the
+    difference."""
+    (plain,) = judged(TWO, over(better="irm", shift="none"))
+    (limited,) = judged(TWO, over(better="irm", shift="none", by=-0.05))
+    assert limited.value == pytest.approx(plain.value + 0.05)
+    assert " points against the limit of -5.0 points [" in _claim(limited, False)
+    assert "limit" not in _claim(plain, False)
+
+
 def test_numbers_are_in_one_tidy_table() -> None:
     judgements = judged(TWO, claim(shift="SC"), over(better="irm", shift="SC"))
     tables = claim_number_tables("mini", judgements)

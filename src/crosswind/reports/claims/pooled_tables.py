@@ -125,7 +125,9 @@ def value_words(judgement: PooledJudgement) -> str | None:
         beaten = _amount(judgement, value, sign="")
         return f"beaten by {beaten}; first in at most {most} of {tested.n}"
     if judgement.test == MEAN:
-        return _amount(judgement, value)
+        # The value is what is left of the difference beyond the claimed one.
+        limit = f" against the limit of {_amount(judgement, judgement.by)}" if judgement.by else ""
+        return f"{_amount(judgement, value)}{limit}"
     names = {ORDER: "rank correlation", AGREEMENT: "tau", RANKS: "W"}
     return f"{names[judgement.test]} {value:{'' if judgement.test == RANKS else '+'}.2f}"
 
