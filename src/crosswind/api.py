@@ -594,8 +594,8 @@ def run_study(
             retry_failed=retry_failed,
         )
         record = gather(store, name, draws=False)
-        unheard = resource_notes(planned.study) if engine == "pool" else []
-        warning_texts = (*planned.warnings, *unheard, *slow_devices(planned), *replaced)
+        resource_warnings = resource_notes(planned.study) if engine == "pool" else []
+        warning_texts = (*planned.warnings, *resource_warnings, *slow_devices(planned), *replaced)
         rows = store.results(name)
         return StudyResults(name, Path(out), rows, record, warning_texts, summary)
 

@@ -156,8 +156,8 @@ def run_command(
     from crosswind.studies.resources import resource_notes
 
     planned = plan_of(study, scale, settings or ())
-    unheard = resource_notes(planned.study) if engine == "pool" else []
-    for text in (*planned.warnings, *unheard):
+    resource_warnings = resource_notes(planned.study) if engine == "pool" else []
+    for text in (*planned.warnings, *resource_warnings):
         typer.echo(f"warning: {text}", err=True)
 
     trackers = _trackers(log or (), out, planned.study.name)

@@ -142,7 +142,7 @@ def escaped(text: str) -> str:
     return _STEERING.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text)
 
 
-_ELSEWHERE = {
+_NAMES_ELSEWHERE = {
     "amp": "precision",
     "dtype": "precision",
     "mixedprecision": "precision",
@@ -159,7 +159,7 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that other programs call `word`, else the one most like it; None when nothing is
     alike (difflib ratio under 0.6)."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    meant = _ELSEWHERE.get(re.sub(r"[^a-z]", "", str(word).casefold()), "")
+    meant = _NAMES_ELSEWHERE.get(re.sub(r"[^a-z]", "", str(word).casefold()), "")
     if meant in by_folded:
         return by_folded[meant]
     matches = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)

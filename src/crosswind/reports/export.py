@@ -214,19 +214,22 @@ def tensorboard_folder(destination: Path, study: str, name: str, key: str) -> Pa
     return destination / _plain(study) / f"{_plain(name)}-{key[:8]}"
 
 
+class _QuietTensorboard:
+    """The hook for errors of threads that was there before, but for threads of TensorBoard."""
+
+    def __init__(self, hook: Callable[[threading.ExceptHookArgs], Any]) -> None:
+        self._hook = hook
+
+    def __call__(self, failure: threading.ExceptHookArgs) -> None:
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            self._hook(failure)
+
+
 def quiet_tensorboard() -> None:
     """Keep TensorBoard's threads that write files from printing a trace when they fail, as on a full
     disk: the client raises the same error again where it is called."""
-    hook = threading.excepthook
-    if getattr(hook, "is_quiet_tensorboard", False):
-        return
-
-    def quiet(failure: threading.ExceptHookArgs) -> None:
-        if not type(failure.thread).__module__.startswith("tensorboard."):
-            hook(failure)
-
-    quiet.is_quiet_tensorboard = True  # type: ignore[attr-defined]
-    threading.excepthook = quiet
+    if not isinstance(threading.excepthook, _QuietTensorboard):
+        threading.excepthook = _QuietTensorboard(threading.excepthook)
 
 
 def to_tensorboard(store: Store, study: str, destination: Path) -> int:
