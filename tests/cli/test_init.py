@@ -217,6 +217,48 @@ def test_the_surest_name_is_the_label(tmp_path: Path) -> None:
     assert notes[1] == "label 'overall': 0 50, 1 50" and "attribute 'category'" in notes[2]
 
 
+@pytest.mark.parametrize(
+    ("columns", "label", "why"),
+    [
+        # Titanic: neither Sex, the first words, nor Embarked, the last ones.
+        (
+            "Survived:01 Pclass:123 Sex:mf Age:n Embarked:SCQ",
+            "Survived",
+            "it is called as an outcome is",
+        ),
+        (
+            "gender:FM tenure:n Contract:ab Charges:n Churn:YN",
+            "Churn",
+            "it is called as an outcome is",
+        ),
+        ("workclass:pqr sex:FM hours:n race:BW pays:LH", "pays", "it stands last"),
+        ("sex:FM city:abc age:n", "sex", None),  # the last one is of numbers: the first of words
+        ("colour:rb when:d size:n", "colour", None),
+        ("Age:n Outcome:01 Smoker:YN", "Outcome", ""),
+        ("возраст:n пол:МЖ диагноз:ДН город:КМ", "диагноз", ""),
+    ],
+)
+def test_the_label_of_a_table_of_columns(
+    columns: str, label: str, why: str | None, tmp_path: Path
+) -> None:
+    draw = np.random.default_rng(0)
+    frame: dict[str, Any] = {}
+    for name, values in (column.split(":") for column in columns.split()):
+        dates = [f"2024-0{1 + row % 3}-01" for row in range(400)]
+        numbers = draw.normal(40, 9, 400).round(3)
+        frame[name] = {"n": numbers, "d": dates}.get(values, draw.choice(list(values), 400))
+    polars.DataFrame(frame).write_csv(tmp_path / "t.csv")
+    study, notes = study_of(tmp_path / "t.csv")
+    assert {data["label"] for data in study["data"].values()} == {label}
+    notes_of_guess = [note for note in notes if "is guessed" in note]
+    assert len(notes_of_guess) == (why != "")
+    beginning = f"label '{label}' is guessed, as no column has a usual name"
+    if why:
+        assert notes_of_guess[0].startswith(beginning) and why in notes_of_guess[0]
+    if why is None:
+        assert notes_of_guess[0].startswith(f"{beginning}: --label names another")
+
+
 # -- what the table ties together ------------------------------------------------------------------
 
 

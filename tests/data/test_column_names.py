@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from crosswind.data.column_names import (
+    label_rank,
     name_words,
+    names_outcome,
     names_rows,
     names_units,
     numbers_persons,
@@ -75,3 +77,32 @@ def test_names_of_rows() -> None:
             ["column2", "Unnamed: 3", "x1", "valid", "monkey", "Kids", "surname", "age", "-"],
         )
     )
+
+
+def test_usual_names_of_labels_are_ranked_however_they_are_written() -> None:
+    names = ["Label", "gold-label", "ClassName", "TARGET", "y", "Catégorie", "Диагноз", "诊断"]
+    ranks = [label_rank(name) for name in names]
+    assert None not in ranks and ranks == sorted(ranks, key=lambda rank: rank or 0)
+    assert label_rank("e\u0301tiquette") == label_rank("étiquette") == label_rank("label") == 0
+    assert label_rank("diagnose") == label_rank("diagnosis")
+
+
+@pytest.mark.parametrize("name", ["Pclass", "passenger_class", "labeller", "site", "", "status"])
+def test_other_names_are_none_of_labels(name: str) -> None:
+    assert label_rank(name) is None and not names_outcome(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Survived", "Churn", "defaulted", "machine_failure", "isFraud", "Attrition"]
+    + ["two_year_recid", "Loan_Status", "DEATH_EVENT", "HeartDisease", "quality", "target_label"],
+)
+def test_names_of_outcomes(name: str) -> None:
+    assert names_outcome(name) and label_rank(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["marital_status", "JobSatisfaction", "water_quality", "test_result"]
+)
+def test_names_that_end_as_some_outcomes_do(name: str) -> None:
+    assert not names_outcome(name)

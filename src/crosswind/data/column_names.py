@@ -1,9 +1,10 @@
-"""Names of columns: whether their values name rows, or units such as patients, however it
-is written."""
+"""Names of columns: whether their values are labels, name rows, or number units such as patients,
+however it is written."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _PERSONS = (
     ("patient", "patienten", "pat", "subject", "subj", "person", "proband", "probanden", "user")
@@ -43,6 +44,44 @@ _FIRST_WITHOUT_NAME = re.compile(
     r"column1|unnamed: ?0|\.\.\.1|level_0|_c0|__index_level_0__", re.IGNORECASE
 )
 """Names that programs give to a first column without one, which most often is an index."""
+_LABELS = (
+    "label étiquette etiqueta rótulo etichetta метка 标签 標籤 ラベル 라벨",
+    "gold_label true_label class_label ground_truth label_name",
+    "class klasse classe clase класс 类 クラス 클래스 class_name",
+    "target target_class zielvariable zielgröße 目标变量 目的変数",
+    "y y_true",
+    "sentiment",
+    "stars",
+    "rating",
+    "overall",
+    "category kategorie catégorie categoría categoria категория 类别 類別",
+    "species espèce especie espécie вид",
+    "diagnosis diagnose befund diagnostic diagnóstico diagnosi диагноз 诊断 診断",
+    "answer",
+    "outcome",
+    "disease",
+    "labels",
+    "classes",
+    "breed",
+    "emotion",
+)
+"""Usual names of the column that is to be predicted, the surest first; those of a line are equally
+sure."""
+_RANK_OF_LABEL = {name: rank for rank, names in enumerate(_LABELS) for name in names.split()}
+_OUTCOMES = frozenset(
+    ("survived", "survival", "churn", "churned", "exited", "default", "defaulted", "fraud")
+    + ("isfraud", "attrition", "readmitted", "readmission", "died", "death", "mortality")
+    + ("deceased", "relapse", "recurrence", "recid", "recidivism", "spam", "toxic", "toxicity")
+    + ("malignant", "malignancy", "purchased", "converted", "clicked", "subscribed", "approved")
+    + ("approval", "failure", "verdict", "outcome", "target", "label", "disease", "diagnosis")
+    + ("ergebnis", "результат", "结果")
+)
+"""Words for what happens in the end, with which the name of a column of labels often ends."""
+_WHOLE_OUTCOMES = frozenset(
+    ("income", "risk", "credit_risk", "loan_status", "vital_status", "death_event", "quality")
+    + ("variety", "result", "decision", "prognosis", "résultat", "resultado", "risultato")
+)
+"""Such names whose last word alone says less."""
 _INSIDE = re.compile(
     r"(?<=[a-z\u00df-\u00ff])(?=[A-Z])"  # patientId
     r"|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])"  # MRNCode, and IDs is one word
@@ -52,8 +91,21 @@ _INSIDE = re.compile(
 def name_words(name: str) -> tuple[str, ...]:
     """The words of a column's name in lower case, however they are joined: Patient ID, patient-id,
     patient_id and PatientID have the same ones."""
-    parted = _INSIDE.sub("_", name)
+    parted = _INSIDE.sub("_", unicodedata.normalize("NFC", name))  # é may be written as two signs
     return tuple(word for word in re.split(r"[\W_]+", parted.lower()) if word)
+
+
+def label_rank(name: str) -> int | None:
+    """How sure it is by its name that a column is the label: 0 is the surest; None for a name that is
+    no usual one."""
+    return _RANK_OF_LABEL.get("_".join(name_words(name)))
+
+
+def names_outcome(name: str) -> bool:
+    """Whether a column is called by what happens in the end, such as Churn, machine_failure or
+    loan_status: a guess at the label where none has a usual name."""
+    words = name_words(name)
+    return bool(words) and (words[-1] in _OUTCOMES or "_".join(words) in _WHOLE_OUTCOMES)
 
 
 def names_rows(name: str) -> bool:

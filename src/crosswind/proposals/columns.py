@@ -40,31 +40,6 @@ FEW_NUMBERS = 6
 """A column of at most as many different numbers is one of classes, as one of words is."""
 MOST_EMPTY = 0.05
 """The share of rows that may be left out because an attribute has no value there."""
-LABELS = (
-    "label",
-    "gold_label",
-    "class",
-    "target",
-    "y",
-    "sentiment",
-    "stars",
-    "rating",
-    "overall",
-    "category",
-    "species",
-    "diagnosis",
-    "diagnose",
-    "befund",
-    "klasse",
-    "answer",
-    "outcome",
-    "disease",
-    "labels",
-    "classes",
-    "breed",
-    "emotion",
-)
-"""Usual names of the column that is to be predicted, the surest first."""
 TEXTS = frozenset(
     ("text", "texts", "sentence", "review", "reviews", "comment", "content", "message", "document")
     + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")

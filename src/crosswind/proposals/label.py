@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
+from crosswind.data.column_names import label_rank, names_outcome
 from crosswind.data.table_inputs import are_dates, bin_names, numbers_of
-from crosswind.proposals.columns import LABELS, MOST_VALUES, TableColumn
+from crosswind.proposals.columns import MOST_VALUES, TableColumn
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -40,27 +41,33 @@ class Label:
 
 
 def label_of(
-    rows: DataFrame, columns: Mapping[str, TableColumn], table: str, named: str | None
+    rows: DataFrame,
+    columns: Mapping[str, TableColumn],
+    table: str,
+    named: str | None,
+    columns_are_inputs: bool = False,
 ) -> Label | None:
-    """The label of a table: the column that is named, else one of a usual name, else the first of
-    classes; None for a table without any.
+    """The label of a table: the column that is named, else one of a usual name, else a guess among
+    those of classes; None for a table without any.
 
-    Numbers and grades are cut in two where both sides have most rows. Classes of fewer than
+    The guess is a column that is called by what happens in the end; else, where the columns
+    themselves are the inputs (`columns_are_inputs`), the last one, as most such tables are written;
+    else the first of words. Numbers and grades are cut in two where both sides have most rows. Classes of fewer than
     `FEWEST_ROWS` rows are left out. Raises `InputError` for a column that cannot be one.
     """
-    column, guessed = _chosen(columns, table, named)
+    column, why_guessed = _chosen(columns, table, named, columns_are_inputs)
     if column is None:
         return None
     notes = []
     unusable = _unusable(columns)
-    if guessed:
+    if why_guessed is not None:
         other_candidates = [
             name
             for name, candidate in columns.items()
             if _may_be(candidate) and name != column.name
         ]
         reason = "; ".join(unusable) or "no column has a usual name"
-        note = f"label {column.name!r} is guessed, as {reason}: --label names another"
+        note = f"label {column.name!r} is guessed, as {reason}{why_guessed}: --label names another"
         if other_candidates:
             note += f" ({', '.join(other_candidates[:5])})"
         notes.append(note)
@@ -110,9 +117,9 @@ def _is_zero_or_one(column: TableColumn) -> bool:
 
 
 def _chosen(
-    columns: Mapping[str, TableColumn], table: str, named: str | None
-) -> tuple[TableColumn | None, bool]:
-    """The column of the label, and whether it was guessed."""
+    columns: Mapping[str, TableColumn], table: str, named: str | None, columns_are_inputs: bool
+) -> tuple[TableColumn | None, str | None]:
+    """The column of the label; if it is guessed, why it and no other, as half a sentence or ""."""
     if named is not None:
         if named not in columns:
             raise unknown("--label", f"column of {table}", named, columns)
@@ -122,17 +129,31 @@ def _chosen(
             raise InputError(
                 "--label", f"{named!r} cannot be predicted ({_why_not(column)})", fitting
             )
-        return column, False
+        return column, None
     usual = []
     for column in columns.values():
-        if column.name.lower() in LABELS and _may_be(column):
-            usual.append(column)
-    usual.sort(key=lambda column: LABELS.index(column.name.lower()))
+        rank = label_rank(column.name)
+        if rank is not None and _may_be(column):
+            usual.append((rank, column))
+    if usual:
+        return min(usual, key=lambda pair: pair[0])[1], None  # the first of equals
+    return _guessed(columns, columns_are_inputs)
+
+
+def _guessed(
+    columns: Mapping[str, TableColumn], columns_are_inputs: bool
+) -> tuple[TableColumn | None, str]:
+    """A column of classes where none has a usual name, and why it and no other."""
     classes = [column for column in columns.values() if column.kind == "classes"]
-    words = [column for column in classes if not column.numeric and not _holds_dates(column)]
-    numbers = [column for column in classes if column.numeric]
-    first = next(iter(usual or words or numbers or classes), None)
-    return first, not usual
+    undated = [column for column in classes if column.numeric or not _holds_dates(column)]
+    outcomes = [column for column in undated if names_outcome(column.name)]
+    if outcomes:
+        return outcomes[0], ", but it is called as an outcome is"
+    last = next(reversed(columns.values()), None)
+    if columns_are_inputs and last in undated:
+        return last, ", and it stands last"
+    words = [column for column in undated if not column.numeric]
+    return next(iter(words or undated or classes), None), ""
 
 
 def _may_be(column: TableColumn) -> bool:
@@ -215,6 +236,6 @@ def _unusable(columns: Mapping[str, TableColumn]) -> list[str]:
     """Why columns of usual names are not it, as half sentences."""
     reasons = []
     for name, candidate in columns.items():
-        if name.lower() in LABELS and not _may_be(candidate):
+        if label_rank(name) is not None and not _may_be(candidate):
             reasons.append(f"{name!r} cannot be it ({_why_not(candidate)})")
     return reasons

@@ -171,8 +171,8 @@ def propose(
     of numbers and categories.
 
     `images`: the folder of the pictures; by default the table's own, or one beside it in which they
-    lie. `label`: the column that is to be predicted; by default one of a usual name, else the first
-    of classes. `text`: the columns of a text's parts, mostly one; by default, where there are no
+    lie. `label`: the column that is to be predicted; by default one of a usual name, else a guess
+    (`label_of`). `text`: the columns of a text's parts, mostly one; by default, where there are no
     pictures, the one of most words. `size`: side of the pictures in pixels; by default
     `picture_side`. `header`: names of the columns of a table without any.
     `study_folder`: where the study will lie, by default here; relative paths are written from it.
@@ -340,7 +340,7 @@ def _label(
             columns,
         )
     try:
-        label = label_of(rows, columns, table, named)
+        label = label_of(rows, columns, table, named, columns_are_inputs=inputs is None)
         problem = _no_label(columns, rows.height)
     except InputError as error:
         if named is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from crosswind.core.errors import DataError, InputError, counted, shown, unknown
 from crosswind.core.types import InputColumn
 from crosswind.data.aligned_columns import aligned
+from crosswind.data.column_names import label_rank
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.table_inputs import numbers_of
 from crosswind.models.given.onnx_values import exported_name
-from crosswind.proposals.columns import LABELS
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -149,7 +149,7 @@ class ModelColumns:
         numbers = [name for name in inputs if all_numbers(frame, name)]
         if len(numbers) == (len(inputs) if self.count is None else self.count) > 0:
             return numbers
-        without_labels = [name for name in numbers if name.lower() not in LABELS]
+        without_labels = [name for name in numbers if label_rank(name) is None]
         if self.label is None and len(without_labels) == self.count:
             return without_labels
         texts = [name for name in inputs if name not in numbers]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, unknown
+from crosswind.data.column_names import label_rank
 from crosswind.data.frames import frame_of
 from crosswind.data.tabular import NAMES_ABOVE, NoValue, read_table, texts
 from crosswind.data.written_numbers import WrittenNumbers, columns_beside, written_numbers
@@ -25,7 +26,6 @@ from crosswind.estimators.base import Answers, Labelled
 from crosswind.evaluation.class_order import best_order
 from crosswind.execution.output_order import check_order, option_value
 from crosswind.models.given.class_scores import TOLERANCE, are_probabilities, refuse_percentages
-from crosswind.proposals.columns import LABELS
 from crosswind.unlabelled.number_tables import label_beside
 from crosswind.unlabelled.score_columns import (
     UNNAMED,
@@ -234,7 +234,10 @@ def _label_column(source_table: _ScoreTable, label: str | None) -> str:
         if label not in columns:
             raise unknown("label", f"column of {source_table.name}", label, columns)
         return label
-    usual = [name for word in LABELS for name in columns if name.lower() == word]
+    ranks = {name: label_rank(name) for name in columns}
+    usual = sorted(
+        (name for name in columns if ranks[name] is not None), key=lambda name: ranks[name] or 0
+    )
     words = [name for name in columns if name not in source_table.numbers]
     candidates = usual or words if len(words) == 1 else usual
     if not candidates:

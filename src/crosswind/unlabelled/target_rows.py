@@ -15,13 +15,13 @@ from crosswind.core.errors import DataError, InputError, unknown
 from crosswind.core.printing import foreign_name
 from crosswind.core.registry import facts, load
 from crosswind.core.types import InputSpec
+from crosswind.data.column_names import label_rank
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import doubts_of
 from crosswind.data.resizing import in_channels, resized
 from crosswind.data.sources.columns import of_text_columns
 from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
-from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
 from crosswind.unlabelled.held_rows import pictures_of_memory, texts_of_memory
 from crosswind.unlabelled.model_columns import ModelColumns
@@ -161,7 +161,7 @@ def _column(column_names: Sequence[str], field: str, label: str) -> str:
         if label not in column_names:
             raise unknown("label", f"column of {field}", label, column_names)
         return label
-    usual = [name for name in column_names if name.lower() in LABELS]
+    usual = [name for name in column_names if label_rank(name) is not None]
     candidates = usual or column_names if len(column_names) == 1 else usual
     if not candidates:
         raise InputError(
