@@ -7,7 +7,8 @@ A small convolutional network of random weights answers for `--rows` pictures of
 for as many labelled ones. All estimators are asked that are by default, with a pool of changed copies,
 or with `--pool 0` without one, where each makes its interval by drawing rows anew. Prints
 by classes: inputs that the network was shown, the seconds of its passes, those of everything, and
-their ratio, by round. `transport` prints the seconds of COT and COTT for the same rows.
+their ratio, by round; what the passes are not, the making of changed copies among it, as a share of
+them. `transport` prints the seconds of COT and COTT for the same rows.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def measured(
         f" {statistics.median(passes[1:] or passes):.1f} s, all"
         f" {statistics.median(seconds[1:] or seconds):.1f} s,"
         f" ratio {statistics.median(ratios[1:] or ratios):.2f}"
-        f" ({min(ratios[1:] or ratios):.2f}-{max(ratios[1:] or ratios):.2f})",
+        f" ({min(ratios[1:] or ratios):.2f}-{max(ratios[1:] or ratios):.2f}), beside the passes"
+        f" {statistics.median(ratios[1:] or ratios) - 1:.2f}"
+        f" ({min(ratios[1:] or ratios) - 1:.2f}-{max(ratios[1:] or ratios) - 1:.2f})",
         flush=True,
     )
     if profile:

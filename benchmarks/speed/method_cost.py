@@ -1,7 +1,8 @@
 """What a training step of each method costs beside ERM's: time, memory, and the arithmetic that the
 method's definition demands.
 
-    python -m benchmarks.speed.method_cost [--rounds 1] [--models mlp,...] [--methods dann,...] [--out FILE] [--table FILE]
+    python -m benchmarks.speed.method_cost [--rounds 1] [--models mlp,...] [--methods dann,...]
+        [--out FILE] [--no-record] [--table FILE]
 
 For each method and model a step of the loop (sampling, views, update, optimisers) and a step of
 ERM's, on the same rows and initial weights, take turns in one process on one thread: the ratio of
@@ -361,6 +362,7 @@ def main() -> None:
     parser.add_argument(
         "--table", type=Path, help="print the table of such a file, and measure nothing"
     )
+    parser.add_argument("--no-record", action="store_true", help="print alone")
     options = parser.parse_args()
     if options.table:
         print(table(json.loads(options.table.read_text(encoding="utf-8"))))
@@ -385,10 +387,14 @@ def main() -> None:
             print(
                 f"{model:11} {name:14} time {entry['time']:.3f}"
                 f" ({entry['low']:.2f}-{entry['high']:.2f})  arithmetic {entry['flops']:.3f}  views"
-                f" {entry['views']:.2f}  time / arithmetic {over(entry):.3f}  memory"
+                f" {entry['views']:.2f}  time / arithmetic {over(entry):.3f}"
+                f" ({over(entry | {'time': entry['low']}):.3f}"
+                f"-{over(entry | {'time': entry['high']}):.3f})  memory"
                 f" {entry['memory']:.2f}  ERM {entry['ms']:.1f} ms",
                 flush=True,
             )
+        if options.no_record:
+            continue
         keep(options.out, kept)  # a long measurement that is stopped has what it measured
 
 

@@ -21,6 +21,7 @@ SMALLEST = {
     f"{SPEED}.corrupted_evaluation": "--images 4 --passes 1 --naive 1",
     f"{SPEED}.corruptions": "--rounds 1 --batch 2 --side 32 --only contrast --no-kornia",
     f"{SPEED}.decoded_files": "--files 20 --side 32 --rounds 1",
+    f"{SPEED}.default_tests": "--rounds 1 tests/core/test_seeds.py",
     f"{SPEED}.drawing": "--rounds 1 --pictures 8 --size 16",
     f"{SPEED}.estimate": "--rows 40 --classes 3 --pool 3 --rounds 0 --estimators ni-erase,cbpe",
     f"{SPEED}.evaluation": "--rounds 1 --models small-cnn --only inference",
@@ -32,6 +33,7 @@ SMALLEST = {
     f"{SPEED}.method_cost": "--rounds 0.01 --models mlp --methods erm",
     f"{SPEED}.million": "--rows 1000 --side 16 --rounds 1 --batches 1",
     f"{SPEED}.prepared": "--files 280 --side 32 --rounds 1 --batches 1 --only preparing",
+    f"{SPEED}.preparing": "--files 20 --side 32 --rounds 1",
     f"{SPEED}.rows": "--rounds 1 --steps 2 --rows 100 --model mlp",
     f"{SPEED}.short_runs": "--size 8 --runs 2 --steps 50 --block 1",
     f"{SPEED}.split": "--rounds 1",
@@ -58,6 +60,7 @@ SMALLEST = {
 """The arguments of each program that needs nothing but the repository."""
 NOT_ALONE = {
     f"{SPEED}.accelerator": "a CUDA device",
+    f"{SPEED}.image_changes": "albumentations",
     f"{SPEED}.ray_engine": "the extra `ray`",
     f"{SPEED}.reference_way": "rows that `study` writes, which runs it",
     f"{SPEED}.report_page": "a browser",
