@@ -19,7 +19,7 @@ LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/t
   tests/data/sources/test_digits.py tests/data/test_tabular.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-training lowest release-check docs verify lint format lock clean
+.PHONY: help setup demo test test-all test-training lowest release-check docs verify lint style types format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,10 +44,14 @@ demo: setup ## run the main job on real data and print its tables (a few minutes
 test: setup ## the default tests (10 minutes of processor time: under five on two free cores)
 	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
-lint: setup ## format check, ruff, types, layers
+lint: style types ## format check, ruff, layers, types
+
+style: setup ## format check, ruff, layers: seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+
+types: setup ## the types, for Linux and for macOS: two minutes of one core
 	@# Both at once, each with a cache of its own: with one, each would begin anew after the other.
 	@# The second looks for what macOS lacks, which the types of packages do not tell: it leaves most of them out.
 	$(BIN)/mypy & linux=$$!; \
@@ -55,8 +59,12 @@ lint: setup ## format check, ruff, types, layers
 	    --allow-untyped-decorators --no-warn-unused-ignores --disable-error-code overload-cannot-match; darwin=$$?; \
 	  wait $$linux && exit $$darwin
 
-test-all: lint ## what continuous integration runs: lint, then every test but the long drills
-	$(BIN)/python -m pytest -m "not verify" $(SPREAD) --durations=20 $(PYTEST_ARGS)
+test-all: style ## what continuous integration runs: style, types, and every test but the long drills
+	@# The types keep one core busy and leave the others idle, so they are looked at beside the tests; an error in them is printed last.
+	make --no-print-directory types >$(VENV)/types.log 2>&1 & types=$$!; \
+	  $(BIN)/python -m pytest -m "not verify" $(SPREAD) --durations=20 $(PYTEST_ARGS); tests=$$?; \
+	  wait $$types || { cat $(VENV)/types.log; exit 1; }; \
+	  exit $$tests
 
 test-training: setup ## what trains networks: every method, every model, and the convolutions
 	$(BIN)/python -m pytest -m "not verify" $(SPREAD) $(PYTEST_ARGS) $(TRAINING)
