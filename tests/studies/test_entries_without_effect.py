@@ -151,7 +151,11 @@ def test_a_slip_in_the_entry_of_a_model_is_told_with_what_an_entry_may_have() ->
     [
         ({"cpu": 2}, "resources.cpu: unknown resource 'cpu', did you mean 'cpus'?"),
         ({"cpus": 0}, "resources.cpus: must be a number above 0"),
+        ({"cpus": float("inf")}, "resources.cpus: must be a number above 0, not inf"),
+        ({"gpus": float("nan")}, "resources.gpus: must be a number of 0 or more, not nan"),
         ({"memory": "lots"}, "resources.memory: 'lots' is no amount of memory"),
+        ({"memory": 0}, "resources.memory: must be above 0; left out, memory is not counted"),
+        ({"memory": "0GB"}, "resources.memory: must be above 0"),
     ],
 )
 def test_resources_of_a_study_are_read_when_it_is_planned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,11 @@ def parse_resources(values: Any, field: str) -> dict[str, Any]:
             raise unknown(path, "resource", name, _FIELDS)
         if name == "memory":
             parsed[name] = memory_bytes(value, path)
+            if parsed[name] == 0:
+                raise InputError(path, "must be above 0; left out, memory is not counted")
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_number = is_number and math.isfinite(value)
         if not is_number or value < 0 or (name == "cpus" and value == 0):
             least = "above 0" if name == "cpus" else "of 0 or more"
             raise InputError(path, f"must be a number {least}, not {shown(value)}")
