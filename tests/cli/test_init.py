@@ -259,6 +259,19 @@ def test_the_label_of_a_table_of_columns(
         assert notes_of_guess[0].startswith(f"{beginning}: --label names another")
 
 
+def test_an_outcome_beside_a_label_of_a_usual_name_is_told_of(tmp_path: Path) -> None:
+    """Of Titanic's passengers `class` is how they travelled."""
+    lines = [f"{row % 2},{'abc'[row % 3]},{'mf'[row // 2 % 2]},{row}" for row in range(120)]
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["survived,class,sex,fare", *lines]), encoding="utf-8"
+    )
+    _, notes = study_of(tmp_path / "t.csv")
+    assert notes[1].startswith("label 'class'")
+    assert "'survived' may be the label too, by its name: --label names it" in notes
+    _, notes = study_of(tmp_path / "t.csv", label="class")
+    assert not any("may be the label too" in note for note in notes)
+
+
 # -- what the table ties together ------------------------------------------------------------------
 
 

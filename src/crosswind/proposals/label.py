@@ -71,6 +71,13 @@ def label_of(
         if other_candidates:
             note += f" ({', '.join(other_candidates[:5])})"
         notes.append(note)
+    elif named is None:
+        outcomes = [name for name in columns if names_outcome(name) and name != column.name]
+        candidates = [repr(name) for name in outcomes if _may_be(columns[name])]
+        if candidates:
+            notes.append(
+                f"{', '.join(candidates)} may be the label too, by its name: --label names it"
+            )
     if column.kind == "numbers" or column.graded:
         cut, sentence = _cut(rows, column)
         return Label(column.name, tuple(bin_names([cut])), 2, (cut,), (*notes, sentence))
