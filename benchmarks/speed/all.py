@@ -458,7 +458,7 @@ PROGRAMS = (
         file="estimate",
     ),
     Program(
-        "estimate without a pool, 1,000 classes",
+        "estimate of 1000 classes without a pool",
         "the passes that it needs",
         (
             Pattern(

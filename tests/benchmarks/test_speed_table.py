@@ -77,7 +77,7 @@ PRINTED = {
         " 2.00 (2.00-2.00), beside the passes 1.00 (1.00-1.00)\n",
         {"20,000 rows, 1,000 classes, a pool": [2, 2, 2]},
     ),
-    "estimate without a pool, 1,000 classes": (
+    "estimate of 1000 classes without a pool": (
         "2,000 rows, 1,000 classes, no pool: 10,000 inputs, passes 1.0 s, all 5.0 s, ratio 5.00"
         " (5.00-5.00), beside the passes 4.00 (4.00-4.00)\n",
         {"2,000 rows, 1,000 classes, no pool": [5, 5, 5]},
