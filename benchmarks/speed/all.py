@@ -438,7 +438,7 @@ PROGRAMS = (
         file="estimate",
     ),
     Program(
-        "estimate of 20,000 rows",
+        "estimate of 20000 rows",
         "the passes that it needs",
         (
             Pattern(

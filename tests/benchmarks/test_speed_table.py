@@ -72,7 +72,7 @@ PRINTED = {
             "2,000 rows, 10 classes, changed copies and all but the passes": [1.8, 1.7, 1.9],
         },
     ),
-    "estimate of 20,000 rows": (
+    "estimate of 20000 rows": (
         "20,000 rows, 1,000 classes, a pool of 200: 307,248 inputs, passes 9.0 s, all 18.0 s, ratio"
         " 2.00 (2.00-2.00), beside the passes 1.00 (1.00-1.00)\n",
         {"20,000 rows, 1,000 classes, a pool": [2, 2, 2]},
@@ -138,6 +138,12 @@ def test_a_program_that_asks_the_older_code_itself_has_both_sides(
     assert (with_older["now"][name][0], with_older["before"][name][0]) == (0.9, 5.6)
     alone = speed.measured(program, 2, None)
     assert alone["now"][name][0] == 0.9 and not alone["before"]
+
+
+def test_each_program_can_be_named_by_only() -> None:
+    names = [program.name for program in speed.PROGRAMS]
+    assert len(names) > 25 and len(set(names)) == len(names)
+    assert not [name for name in names if "," in name]
 
 
 def test_each_program_with_a_goal_stands_in_the_table() -> None:
