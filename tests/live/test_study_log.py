@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -305,6 +306,19 @@ def test_the_tools_own_readers_find_what_the_store_holds(tmp_path: Path) -> None
     for tool, tool_store in (("tensorboard", "out/tensorboard"), ("mlflow", "sqlite:///runs.db")):
         again = crosswind(tmp_path, "export", "out", tool_store, "--to", tool)
         assert "0 runs written" in again.stdout, again.stderr
+
+
+def test_the_progress_of_a_study_that_is_gone_on_with_does_not_begin_anew(tmp_path: Path) -> None:
+    plan, tools = plan_of(str(written(tmp_path))), (Notebook(), Notebook())
+    assert run_with(plan, tmp_path / "out", tools[0]) == []
+    engine = sqlite3.connect(tmp_path / "out" / "store.sqlite")
+    with engine:
+        engine.execute("UPDATE studies SET created = created - 1000")
+    engine.close()
+    assert run_with(plan, tmp_path / "out", tools[1]) == []
+    first, second = ([call[2] for call in of_kind(tool, "progress")] for tool in tools)
+    assert 0 <= first[0] < 500 and second[0] >= 1000
+    assert all(seconds == sorted(seconds) for seconds in (first, second))
 
 
 def test_a_run_that_tensorboard_was_left_with_is_begun_anew(tmp_path: Path) -> None:

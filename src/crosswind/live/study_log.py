@@ -106,8 +106,9 @@ class StudyLog:
         self._waiting = {key for key in rows if at_start.get(key) not in DONE}
         self._sent: dict[str, set[tuple[str, int]]] = {}
         self._told_failed = {key for key in self._waiting if at_start.get(key) == "failed"}
-        self._began = time.monotonic()
+        self._created: float | None = None
         self._progress_at = -math.inf
+        self._last_second = 0
         self._last_progress: Progress | None = None
         self._senders = [_Sender(name, tracker, warn) for name, tracker in trackers]
         self._reader = _Turns("the log", warn)
@@ -215,8 +216,16 @@ class StudyLog:
         }
         if progress.left is not None:
             values["study/seconds left"] = progress.left
-        seconds = round(now - self._began)
+        seconds = self._seconds_of_study()
         self._send(lambda tracker: tracker.progress(seconds, values))
+
+    def _seconds_of_study(self) -> int:
+        """Whole seconds since the study came into its store, so that a driver that goes on with it
+        does not begin at 0 again; never fewer than the last time."""
+        if self._created is None:
+            self._created = float(self._store.study(self._study)["created"])
+        self._last_second = max(self._last_second, round(time.time() - self._created))
+        return self._last_second
 
 
 def _is_number(value: Any) -> bool:
