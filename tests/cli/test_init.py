@@ -220,7 +220,7 @@ def test_the_surest_name_is_the_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "label", "why"),
     [
-        # Titanic: neither Sex, the first words, nor Embarked, the last ones.
+        # Titanic: neither Sex nor Embarked, the columns of words.
         (
             "Survived:01 Pclass:123 Sex:mf Age:n Embarked:SCQ",
             "Survived",
@@ -231,8 +231,13 @@ def test_the_surest_name_is_the_label(tmp_path: Path) -> None:
             "Churn",
             "it is called as an outcome is",
         ),
-        ("workclass:pqr sex:FM hours:n race:BW pays:LH", "pays", "it stands last"),
-        ("sex:FM city:abc age:n", "sex", None),  # the last one is of numbers: the first of words
+        (
+            "workclass:pqr sex:FM hours:n race:BW pays:LH",
+            "pays",
+            "'workclass', 'sex', 'race' are called as attributes are",
+        ),
+        ("sex:FM city:abc age:n", "sex", None),  # all are: the first
+        ("kind:ab site:xy size:n", "kind", None),
         ("colour:rb when:d size:n", "colour", None),
         ("Age:n Outcome:01 Smoker:YN", "Outcome", ""),
         ("возраст:n пол:МЖ диагноз:ДН город:КМ", "диагноз", ""),

@@ -7,6 +7,7 @@ import pytest
 from crosswind.data.column_names import (
     label_rank,
     name_words,
+    names_attribute,
     names_outcome,
     names_rows,
     names_units,
@@ -106,3 +107,13 @@ def test_names_of_outcomes(name: str) -> None:
 )
 def test_names_that_end_as_some_outcomes_do(name: str) -> None:
     assert not names_outcome(name)
+
+
+@pytest.mark.parametrize("name", ["Sex", "Hospital", "birth_year", "nativeCountry", "Пол", "医院"])
+def test_names_of_who_where_and_when(name: str) -> None:
+    assert names_attribute(name) and label_rank(name) is None and not names_outcome(name)
+
+
+@pytest.mark.parametrize("name", ["kind", "verdict", "sexes_mixed", "", "agent"])
+def test_names_of_no_attribute(name: str) -> None:
+    assert not names_attribute(name)

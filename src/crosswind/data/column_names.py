@@ -74,7 +74,7 @@ _OUTCOMES = frozenset(
     + ("deceased", "relapse", "recurrence", "recid", "recidivism", "spam", "toxic", "toxicity")
     + ("malignant", "malignancy", "purchased", "converted", "clicked", "subscribed", "approved")
     + ("approval", "failure", "verdict", "outcome", "target", "label", "disease", "diagnosis")
-    + ("ergebnis", "результат", "结果")
+    + ("deny", "denied", "ergebnis", "результат", "结果")
 )
 """Words for what happens in the end, with which the name of a column of labels often ends."""
 _WHOLE_OUTCOMES = frozenset(
@@ -82,6 +82,26 @@ _WHOLE_OUTCOMES = frozenset(
     + ("variety", "result", "decision", "prognosis", "résultat", "resultado", "risultato")
 )
 """Such names whose last word alone says less."""
+_ATTRIBUTES = frozenset(
+    ("sex", "gender", "race", "ethnicity", "age", "country", "city", "state", "region", "district")
+    + ("site", "center", "centre", "hospital", "clinic", "ward", "scanner", "camera", "device")
+    + (
+        "batch",
+        "background",
+        "lighting",
+        "weather",
+        "season",
+        "year",
+        "month",
+        "weekday",
+        "marital",
+    )
+    + ("education", "occupation", "job", "workclass", "relationship", "smoker", "embarked")
+    + ("contract", "location", "place", "view", "pose", "geschlecht", "ort", "stadt", "krankenhaus")
+    + ("sexe", "ville", "hôpital", "sexo", "país", "ciudad", "пол", "город", "клиника", "больница")
+    + ("性别", "国家", "城市", "医院")
+)
+"""Words for who, where, when and by what, with which the name of a column that may shift often ends."""
 _INSIDE = re.compile(
     r"(?<=[a-z\u00df-\u00ff])(?=[A-Z])"  # patientId
     r"|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])"  # MRNCode, and IDs is one word
@@ -106,6 +126,13 @@ def names_outcome(name: str) -> bool:
     loan_status: a guess at the label where none has a usual name."""
     words = name_words(name)
     return bool(words) and (words[-1] in _OUTCOMES or "_".join(words) in _WHOLE_OUTCOMES)
+
+
+def names_attribute(name: str) -> bool:
+    """Whether a column is called by who, where, when or by what its rows are, such as Sex,
+    hospital or birth_year: seldom what is to be predicted."""
+    words = name_words(name)
+    return bool(words) and words[-1] in _ATTRIBUTES
 
 
 def names_rows(name: str) -> bool:

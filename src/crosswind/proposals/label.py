@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.data.column_names import label_rank, names_outcome
+from crosswind.data.column_names import label_rank, names_attribute, names_outcome
 from crosswind.data.table_inputs import are_dates, bin_names, numbers_of
 from crosswind.proposals.columns import MOST_VALUES, TableColumn
 
@@ -45,39 +46,21 @@ def label_of(
     columns: Mapping[str, TableColumn],
     table: str,
     named: str | None,
-    columns_are_inputs: bool = False,
 ) -> Label | None:
     """The label of a table: the column that is named, else one of a usual name, else a guess among
     those of classes; None for a table without any.
 
-    The guess is a column that is called by what happens in the end; else, where the columns
-    themselves are the inputs (`columns_are_inputs`), the last one, as most such tables are written;
-    else the first of words. Numbers and grades are cut in two where both sides have most rows. Classes of fewer than
+    The guess is a column that is called by what happens in the end; else the first of words that is
+    not called by who, where or when. Numbers and grades are cut in two where both sides have most rows. Classes of fewer than
     `FEWEST_ROWS` rows are left out. Raises `InputError` for a column that cannot be one.
     """
-    column, why_guessed = _chosen(columns, table, named, columns_are_inputs)
+    column, why_guessed = _chosen(columns, table, named)
     if column is None:
         return None
     notes = []
-    unusable = _unusable(columns)
-    if why_guessed is not None:
-        other_candidates = [
-            name
-            for name, candidate in columns.items()
-            if _may_be(candidate) and name != column.name
-        ]
-        reason = "; ".join(unusable) or "no column has a usual name"
-        note = f"label {column.name!r} is guessed, as {reason}{why_guessed}: --label names another"
-        if other_candidates:
-            note += f" ({', '.join(other_candidates[:5])})"
-        notes.append(note)
-    elif named is None:
-        outcomes = [name for name in columns if names_outcome(name) and name != column.name]
-        candidates = [repr(name) for name in outcomes if _may_be(columns[name])]
-        if candidates:
-            notes.append(
-                f"{', '.join(candidates)} may be the label too, by its name: --label names it"
-            )
+    if named is None:
+        note = _note_on_choice(columns, column, why_guessed)
+        notes += [note] if note else []
     if column.kind == "numbers" or column.graded:
         cut, sentence = _cut(rows, column)
         return Label(column.name, tuple(bin_names([cut])), 2, (cut,), (*notes, sentence))
@@ -124,7 +107,7 @@ def _is_zero_or_one(column: TableColumn) -> bool:
 
 
 def _chosen(
-    columns: Mapping[str, TableColumn], table: str, named: str | None, columns_are_inputs: bool
+    columns: Mapping[str, TableColumn], table: str, named: str | None
 ) -> tuple[TableColumn | None, str | None]:
     """The column of the label; if it is guessed, why it and no other, as half a sentence or ""."""
     if named is not None:
@@ -144,23 +127,41 @@ def _chosen(
             usual.append((rank, column))
     if usual:
         return min(usual, key=lambda pair: pair[0])[1], None  # the first of equals
-    return _guessed(columns, columns_are_inputs)
+    return _guessed(columns)
 
 
-def _guessed(
-    columns: Mapping[str, TableColumn], columns_are_inputs: bool
-) -> tuple[TableColumn | None, str]:
+def _note_on_choice(
+    columns: Mapping[str, TableColumn], chosen: TableColumn, why_guessed: str | None
+) -> str:
+    """That a label is guessed, or that one of a usual name has an outcome beside it; "" where
+    nothing is to be said."""
+    candidates = [
+        name for name, candidate in columns.items() if _may_be(candidate) and name != chosen.name
+    ]
+    if why_guessed is None:
+        outcomes = [repr(name) for name in candidates if names_outcome(name)]
+        words = f"{', '.join(outcomes)} may be the label too, by its name: --label names it"
+        return words if outcomes else ""
+    reason = "; ".join(_unusable(columns)) or "no column has a usual name"
+    note = f"label {chosen.name!r} is guessed, as {reason}{why_guessed}: --label names another"
+    return note + (f" ({', '.join(candidates[:5])})" if candidates else "")
+
+
+def _guessed(columns: Mapping[str, TableColumn]) -> tuple[TableColumn | None, str]:
     """A column of classes where none has a usual name, and why it and no other."""
     classes = [column for column in columns.values() if column.kind == "classes"]
     undated = [column for column in classes if column.numeric or not _holds_dates(column)]
     outcomes = [column for column in undated if names_outcome(column.name)]
     if outcomes:
         return outcomes[0], ", but it is called as an outcome is"
-    last = next(reversed(columns.values()), None)
-    if columns_are_inputs and last in undated:
-        return last, ", and it stands last"
-    words = [column for column in undated if not column.numeric]
-    return next(iter(words or undated or classes), None), ""
+    words = [column for column in undated if not column.numeric] or undated or classes
+    skipped = list(itertools.takewhile(lambda column: names_attribute(column.name), words))
+    if skipped and len(skipped) < len(words):
+        names = ", ".join(repr(column.name) for column in skipped)
+        return words[
+            len(skipped)
+        ], f", and {names} {'are' if skipped[1:] else 'is'} called as attributes are"
+    return next(iter(words), None), ""
 
 
 def _may_be(column: TableColumn) -> bool:

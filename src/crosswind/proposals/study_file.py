@@ -340,7 +340,7 @@ def _label(
             columns,
         )
     try:
-        label = label_of(rows, columns, table, named, columns_are_inputs=inputs is None)
+        label = label_of(rows, columns, table, named)
         problem = _no_label(columns, rows.height)
     except InputError as error:
         if named is not None:

@@ -63,15 +63,19 @@ def parse_resources(values: Any, field: str) -> dict[str, Any]:
             if parsed[name] == 0:
                 raise InputError(path, "must be above 0; left out, memory is not counted")
             continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_number = is_number and math.isfinite(value)
-        if not is_number or value < 0 or (name == "cpus" and value == 0):
-            least = "above 0" if name == "cpus" else "of 0 or more"
-            raise InputError(path, f"must be a number {least}, not {shown(value)}")
-        if value > 1 and value != int(value):
-            raise InputError(path, f"must be a share below 1 or a whole number, not {shown(value)}")
-        parsed[name] = float(value)
+        parsed[name] = _number_of(value, path, may_be_zero=name != "cpus")
     return parsed
+
+
+def _number_of(value: Any, field: str, may_be_zero: bool) -> float:
+    """A number of processors or cards, or the share of one. Raises `InputError` on `field`."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0 or not (value or may_be_zero):
+        least = "of 0 or more" if may_be_zero else "above 0"
+        raise InputError(field, f"must be a number {least}, not {shown(value)}")
+    if value > 1 and value != int(value):
+        raise InputError(field, f"must be a share below 1 or a whole number, not {shown(value)}")
+    return float(value)
 
 
 def resource_notes(study: Study) -> list[str]:
