@@ -115,6 +115,13 @@ CORRUPTION_GOALS = {
     **dict.fromkeys(("brightness", "saturate"), 20.0),
 }
 
+
+def _over_passes(kind: str, goals: dict[str, float], goal: float | None = None) -> Pattern:
+    """The time of an estimate over the passes of the model; `kind`: with a pool, or without."""
+    regex = rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*ratio {VALUE} {RANGE}"
+    return Pattern(regex, f"{{m}}, {kind}", "x the time", goals, goal, smaller=True, exact=True)
+
+
 PROGRAMS = (
     Program(
         "step",
@@ -398,24 +405,20 @@ PROGRAMS = (
         "estimate with a pool",
         "the passes that it needs",
         (
-            Pattern(
-                rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*ratio {VALUE} {RANGE}",
-                "{m}, a pool",
-                "x the time",
-                exact=True,
-                goals={
+            _over_passes(
+                "a pool",
+                {
                     "2,000 rows, 10 classes, a pool": 1.5,
                     "2,000 rows, 100 classes, a pool": 1.5,
                     "2,000 rows, 1,000 classes, a pool": 2,
                 },
-                smaller=True,
             ),
             Pattern(
                 rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*beside the passes {VALUE} {RANGE}",
                 "{m}, changed copies and all but the passes",
                 "x the passes",
+                {"2,000 rows, 10 classes, changed copies and all but the passes": 0.5},
                 exact=True,
-                goal=0.5,
                 smaller=True,
             ),
         ),
@@ -424,16 +427,7 @@ PROGRAMS = (
     Program(
         "estimate without a pool",
         "the passes that it needs",
-        (
-            Pattern(
-                rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*ratio {VALUE} {RANGE}",
-                "{m}, no pool",
-                "x the time",
-                exact=True,
-                goal=3,
-                smaller=True,
-            ),
-        ),
+        (_over_passes("no pool", {}, 3),),
         ("--pool", "0", "--classes", "10,100"),
         file="estimate",
     ),
@@ -441,16 +435,9 @@ PROGRAMS = (
         "estimate of 20000 rows",
         "the passes that it needs",
         (
-            Pattern(
-                rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*ratio {VALUE} {RANGE}",
-                "{m}, a pool",
-                "x the time",
-                exact=True,
-                goals={
-                    "20,000 rows, 10 classes, a pool": 1.5,
-                    "20,000 rows, 1,000 classes, a pool": 2,
-                },
-                smaller=True,
+            _over_passes(
+                "a pool",
+                {"20,000 rows, 10 classes, a pool": 1.5, "20,000 rows, 1,000 classes, a pool": 2},
             ),
         ),
         ("--rows", "20000", "--classes", "10,1000", "--rounds", "1"),
@@ -460,16 +447,7 @@ PROGRAMS = (
     Program(
         "estimate of 1000 classes without a pool",
         "the passes that it needs",
-        (
-            Pattern(
-                rf"^(?P<m>[\d,]+ rows, [\d,]+ classes), .*ratio {VALUE} {RANGE}",
-                "{m}, no pool",
-                "x the time",
-                exact=True,
-                goal=3,
-                smaller=True,
-            ),
-        ),
+        (_over_passes("no pool", {}, 3),),
         ("--pool", "0", "--classes", "1000", "--rounds", "0"),
         rounds=False,
         file="estimate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _PERSONS = (
     ("patient", "patienten", "pat", "subject", "subj", "person", "proband", "probanden", "user")
@@ -83,23 +84,13 @@ _WHOLE_OUTCOMES = frozenset(
 )
 """Such names whose last word alone says less."""
 _ATTRIBUTES = frozenset(
-    ("sex", "gender", "race", "ethnicity", "age", "country", "city", "state", "region", "district")
-    + ("site", "center", "centre", "hospital", "clinic", "ward", "scanner", "camera", "device")
-    + (
-        "batch",
-        "background",
-        "lighting",
-        "weather",
-        "season",
-        "year",
-        "month",
-        "weekday",
-        "marital",
-    )
-    + ("education", "occupation", "job", "workclass", "relationship", "smoker", "embarked")
-    + ("contract", "location", "place", "view", "pose", "geschlecht", "ort", "stadt", "krankenhaus")
-    + ("sexe", "ville", "hôpital", "sexo", "país", "ciudad", "пол", "город", "клиника", "больница")
-    + ("性别", "国家", "城市", "医院")
+    ("sex", "gender", "race", "ethnicity", "age", "country", "city", "state", "region")
+    + ("district", "site", "center", "centre", "hospital", "clinic", "ward", "scanner")
+    + ("camera", "device", "batch", "background", "lighting", "weather", "season", "year")
+    + ("month", "weekday", "marital", "education", "occupation", "job", "workclass")
+    + ("relationship", "smoker", "embarked", "contract", "location", "place", "view", "pose")
+    + ("geschlecht", "ort", "stadt", "krankenhaus", "sexe", "ville", "hôpital", "sexo", "país")
+    + ("ciudad", "пол", "город", "клиника", "больница", "性别", "国家", "城市", "医院")
 )
 """Words for who, where, when and by what, with which the name of a column that may shift often ends."""
 _INSIDE = re.compile(
@@ -119,6 +110,12 @@ def label_rank(name: str) -> int | None:
     """How sure it is by its name that a column is the label: 0 is the surest; None for a name that is
     no usual one."""
     return _RANK_OF_LABEL.get("_".join(name_words(name)))
+
+
+def usual_labels(names: Iterable[str]) -> list[str]:
+    """Those of `names` that are usual ones of labels, the surest first."""
+    ranks = {name: rank for name in names if (rank := label_rank(name)) is not None}
+    return sorted(ranks, key=ranks.__getitem__)
 
 
 def names_outcome(name: str) -> bool:

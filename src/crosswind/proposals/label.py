@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.data.column_names import label_rank, names_attribute, names_outcome
+from crosswind.data.column_names import (
+    label_rank,
+    names_attribute,
+    names_outcome,
+    usual_labels,
+)
 from crosswind.data.table_inputs import are_dates, bin_names, numbers_of
 from crosswind.proposals.columns import MOST_VALUES, TableColumn
 
@@ -120,14 +125,8 @@ def _chosen(
                 "--label", f"{named!r} cannot be predicted ({_why_not(column)})", fitting
             )
         return column, None
-    usual = []
-    for column in columns.values():
-        rank = label_rank(column.name)
-        if rank is not None and _may_be(column):
-            usual.append((rank, column))
-    if usual:
-        return min(usual, key=lambda pair: pair[0])[1], None  # the first of equals
-    return _guessed(columns)
+    usual = usual_labels(name for name, column in columns.items() if _may_be(column))
+    return (columns[usual[0]], None) if usual else _guessed(columns)
 
 
 def _note_on_choice(
@@ -156,12 +155,11 @@ def _guessed(columns: Mapping[str, TableColumn]) -> tuple[TableColumn | None, st
         return outcomes[0], ", but it is called as an outcome is"
     words = [column for column in undated if not column.numeric] or undated or classes
     skipped = list(itertools.takewhile(lambda column: names_attribute(column.name), words))
-    if skipped and len(skipped) < len(words):
-        names = ", ".join(repr(column.name) for column in skipped)
-        return words[
-            len(skipped)
-        ], f", and {names} {'are' if skipped[1:] else 'is'} called as attributes are"
-    return next(iter(words), None), ""
+    if not skipped or len(skipped) == len(words):
+        return next(iter(words), None), ""
+    names = ", ".join(repr(column.name) for column in skipped)
+    verb = "is" if len(skipped) == 1 else "are"
+    return words[len(skipped)], f", and {names} {verb} called as attributes are"
 
 
 def _may_be(column: TableColumn) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, counted, unknown
-from crosswind.data.column_names import label_rank
+from crosswind.data.column_names import usual_labels
 from crosswind.data.frames import frame_of
 from crosswind.data.tabular import NAMES_ABOVE, NoValue, read_table, texts
 from crosswind.data.written_numbers import WrittenNumbers, columns_beside, written_numbers
@@ -234,10 +234,7 @@ def _label_column(source_table: _ScoreTable, label: str | None) -> str:
         if label not in columns:
             raise unknown("label", f"column of {source_table.name}", label, columns)
         return label
-    ranks = {name: label_rank(name) for name in columns}
-    usual = sorted(
-        (name for name in columns if ranks[name] is not None), key=lambda name: ranks[name] or 0
-    )
+    usual = usual_labels(columns)
     words = [name for name in columns if name not in source_table.numbers]
     candidates = usual or words if len(words) == 1 else usual
     if not candidates:
