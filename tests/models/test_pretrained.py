@@ -50,7 +50,11 @@ def built(
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet18", "vit-tiny", "cnn", pytest.param("resnet50", marks=pytest.mark.slow)]
+    "name",
+    [
+        *("resnet18", "vit-tiny", "cnn", "small-cnn", "cifar-resnet", "resnet-w16", "nin", "vgg"),
+        *("mlp", pytest.param("resnet50", marks=pytest.mark.slow)),
+    ],
 )
 def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(
     tmp_path: Path, name: str

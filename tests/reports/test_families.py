@@ -12,11 +12,12 @@ from crosswind.reports.scores.families import (
     agreement_table,
     change_table,
     families,
-    family_map,
     rank_by_seed_table,
     rank_correlation,
 )
+from crosswind.reports.scores.family_figures import family_map, shift_count_figure
 from crosswind.reports.scores.results import arrange
+from crosswind.reports.scores.shift_counts import shift_count_tables, shifts_by_count
 from crosswind.reports.tables import ScoreCell
 
 RESOLVED: dict[str, Any] = {
@@ -144,3 +145,82 @@ def test_the_figure_has_a_panel_a_family_and_a_cell_a_row_and_shift() -> None:
 def test_a_study_of_two_families_has_no_such_view() -> None:
     few = [row for row in rows() if row["method"] in ("erm", "irm")]
     assert families(arrange(few).shown(), RESOLVED) == []
+
+
+CONCURRENT: dict[str, Any] = {
+    **RESOLVED,
+    "shifts": {
+        "none": [],
+        "SC": [{"type": "spurious-correlation"}],
+        "UDS": [{"type": "unseen-data"}],
+        "SC+UDS": [{"type": "spurious-correlation"}, {"type": "unseen-data"}],
+    },
+}
+
+
+def concurrent_view(only_none: str = "") -> Any:
+    """Under UDS as under none, under both 0.1 below SC; `only_none`: a method without a run under
+    UDS."""
+    uds = [
+        {**row, "shift": "UDS"}
+        for row in rows()
+        if row["shift"] == "none" and row["method"] != only_none
+    ]
+    both = [{**row, "shift": "SC+UDS"} for row in rows(less=0.1) if row["shift"] == "SC"]
+    (family_view,) = families(arrange([*rows(), *uds, *both]).shown(), CONCURRENT)
+    return family_view
+
+
+def test_accuracy_by_the_number_of_concurrent_shifts_is_a_mean_over_rows_and_shifts() -> None:
+    """One shift is SC and UDS. irm at seed 0: (0.2 + 0.5) / 2 = 0.35, at seed 1: (0.3 + 0.5) / 2 =
+    0.4; under both 0.1 and 0.2."""
+    assert shifts_by_count(concurrent_view()) == {0: ["none"], 1: ["SC", "UDS"], 2: ["SC+UDS"]}
+    by_shift, by_count = shift_count_tables(concurrent_view())
+    assert by_shift.columns == ("family", "rows", "none", "SC", "UDS", "SC+UDS")
+    assert by_count.columns == ("family", "rows", "no shift", "one shift", "2 shifts")
+    cells = {str(row[0]): row for row in by_count.rows}
+    assert [(row[0], row[1]) for row in by_count.rows][:3] == [
+        ("all rows", 6),
+        ("architecture", 2),
+        ("out-of-distribution generalisation", 1),
+    ]
+    irm = cells["out-of-distribution generalisation"][2:]
+    assert [cell.mean for cell in irm if isinstance(cell, ScoreCell)] == pytest.approx(
+        [50, 37.5, 15]
+    )
+    # All six under none: 0.5 0.6 0.5 0.4 0.7 0.3 at seed 0 and 0.4 0.4 0.5 0.4 0.7 0.3 at seed 1.
+    (all_under_none,) = [cell for cell in cells["all rows"][2:3] if isinstance(cell, ScoreCell)]
+    assert all_under_none.mean == pytest.approx(100 * (3.0 + 2.7) / 12)
+    assert all_under_none.n == 2 and all_under_none.half_width is not None
+    assert "2 shifts: SC+UDS" in by_count.notes[1]
+
+
+def test_a_row_without_a_result_under_every_shift_is_left_out_of_all_numbers() -> None:
+    by_shift, _ = shift_count_tables(concurrent_view(only_none="irm"))
+    assert [row[0] for row in by_shift.rows] == [
+        "all rows",
+        "architecture",
+        "worst case",
+        "heuristic augmentation",
+        "other",
+    ]
+    assert by_shift.rows[0][1] == 5
+    assert "1 row without a result under every shift is left out" in by_shift.notes[0]
+
+
+def test_without_concurrent_shifts_nothing_is_said_of_their_number() -> None:
+    assert shift_count_tables(view()) == [] and shift_count_figure(view()) is None
+
+
+def test_the_figure_has_a_panel_a_family_and_the_mean_of_all_in_each() -> None:
+    figure = shift_count_figure(concurrent_view())
+    assert figure is not None and figure.panels == 5
+    points = figure.spec["datasets"]["rows"]
+    assert len(points) == 5 * 3
+    assert {point["all"] for point in points if point["n"] == "0"} == {0.475}
+    (irm,) = [
+        point
+        for point in points
+        if point["f"] == "out-of-distribution generalisation" and point["n"] == "1"
+    ]
+    assert irm["a"] == 0.375 and irm["low"] < 0.375 < irm["high"]

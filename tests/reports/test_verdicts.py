@@ -18,7 +18,8 @@ from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, OPPOSITE
 from crosswind.reports.claims.verdicts import MARGIN, Finding, by_place, judged
 from crosswind.reports.scores import figures
 from crosswind.reports.scores import tables as score_tables
-from crosswind.reports.scores.families import change_table, families, family_map
+from crosswind.reports.scores.families import change_table, families
+from crosswind.reports.scores.family_figures import family_map
 from crosswind.reports.scores.results import PlaceResults, arrange
 from crosswind.reports.tables import ReportTable, ScoreCell
 

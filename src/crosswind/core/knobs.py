@@ -78,7 +78,7 @@ class Knob:
     an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty
     means that the class itself checks. `annotation` is the text of the field's type. `grid` maps a
     paper's key to the values that it searched. `below`: the knob whose value this one must stay
-    below.
+    below. `younger`: declared after runs had keys, and left out of a key at its default.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Knob:
     source: str = ""
     doc: str = ""
     below: str = ""
+    younger: bool = False
 
     @property
     def required(self) -> bool:
@@ -100,7 +101,7 @@ class Knob:
         """The knob as plain values for JSON."""
         description = {}
         for name, value in vars(self).items():
-            if name != "below" or value:
+            if name not in ("below", "younger") or value:
                 description["type" if name == "annotation" else name] = value
         default = None if self.required else self.default
         search = None
@@ -120,6 +121,7 @@ def knob(
     source: str = "",
     doc: str = "",
     below: str = "",
+    younger: bool = False,
 ) -> Any:
     """Declare a hyperparameter as a dataclass field. Without a default the user must give it."""
     metadata = {
@@ -130,6 +132,7 @@ def knob(
             "source": source,
             "doc": doc,
             "below": below,
+            "younger": younger,
         }
     }
     if isinstance(default, list | dict | set):

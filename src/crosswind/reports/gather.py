@@ -34,7 +34,9 @@ from crosswind.reports.rows.answers import Behind, rows_behind
 from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import Cost, costs, run_table, time_table
 from crosswind.reports.scores.conclusions import Conclusions, conclusions
+from crosswind.reports.scores.families import Families, families
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
+from crosswind.reports.scores.shift_counts import shift_count_tables
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Cell, ReportTable
 from crosswind.storage.artifacts import artifact_folder
@@ -173,6 +175,11 @@ class StudyRecord:
             return conclusions(self.places, self.resolved)
 
     @cached_property
+    def families(self) -> list[Families]:
+        """The rows by family, by size, test set and rule; empty where no family has several."""
+        return [view for view in families(self.places, self.resolved) if view.has_kin]
+
+    @cached_property
     def prompts(self) -> list[Asked]:
         """The prompts that the study compares, by size, test set and rule."""
         with damage_named(self.store, self.name):
@@ -269,6 +276,9 @@ class StudyRecord:
         with damage_named(self.store, self.name):
             for place_table in self.tables.values():
                 all_tables += place_table.values()
+            for family_view in self.families:
+                all_tables += family_view.tables.values()
+                all_tables += shift_count_tables(family_view)
             for concluded in self.conclusions:
                 all_tables += concluded.tables
             for asked in self.prompts:

@@ -60,16 +60,10 @@ from crosswind.reports.scores.conclusions import (
     critical_difference_diagram,
     variance_bar,
 )
-from crosswind.reports.scores.families import (
-    Families,
-    agreement_table,
-    change_table,
-    families,
-    family_map,
-    rank_by_seed_table,
-)
+from crosswind.reports.scores.family_figures import family_map, shift_count_figure
 from crosswind.reports.scores.results import Place
 from crosswind.reports.scores.setting_curves import setting_figure
+from crosswind.reports.scores.shift_counts import shift_count_tables
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import (
@@ -552,17 +546,14 @@ def _conclusions(study: StudyRecord) -> Section:
 
 def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for family_view in families(study.places, study.resolved):
-        if not _has_kin(family_view):
-            continue
-        other_tables = [rank_by_seed_table(family_view), agreement_table(family_view)]
-        group = Group(
-            _place_heading(study, family_view.place),
-            tables=[table for table in other_tables if table is not None],
-            open=not groups,
-        )
+    for family_view in study.families:
+        tables = dict(family_view.tables)
+        group = Group(_place_heading(study, family_view.place), open=not groups)
         if (figure := family_map(family_view)) is not None:
-            group.figures = [(figure, [change_table(family_view)])]
+            group.figures = [(figure, [tables.pop("changes")])]
+        if (figure := shift_count_figure(family_view)) is not None:
+            group.figures.append((figure, shift_count_tables(family_view)))
+        group.tables = list(tables.values())
         if len(family_view.places[0].methods) > len(
             study.places[0].methods
         ):  # rows of several models: elsewhere they are not ranked together
@@ -576,14 +567,6 @@ def _families(study: StudyRecord) -> Section:
         " them; data sets averaged."
     ]
     return Section("Families", intro, groups)
-
-
-def _has_kin(family_view: Families) -> bool:
-    """Whether a family beside the baseline's has several rows: of one each it tells nothing that
-    the row does not."""
-    baseline = family_view.family.get(family_view.baseline)
-    others = [family for family in family_view.family.values() if family != baseline]
-    return len(set(others)) < len(others)
 
 
 def _rules(study: StudyRecord) -> Section:

@@ -320,6 +320,9 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
             }
         else:
             knobs |= _weights(knobs, path, folder)
+            for young in model_facts.knobs:
+                if young.younger and knobs[young.name] == young.default:
+                    del knobs[young.name]
     return out
 
 

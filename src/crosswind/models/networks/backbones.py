@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Model
+from crosswind.models.networks.pretrained import FromFile
 from crosswind.models.networks.residual import RESNET_STAGES
 
 __all__ = ["MLP", "FlattenChannelsLast", "ResNetW16", "SmallCNN"]
@@ -20,7 +21,7 @@ __all__ = ["MLP", "FlattenChannelsLast", "ResNetW16", "SmallCNN"]
 
 @register("resnet-w16", kind="model")
 @dataclass(frozen=True)
-class ResNetW16(Backbone):
+class ResNetW16(FromFile):
     """A narrow 18-layer residual network of widths 16, 32, 64, 128 with a 3x3 stem, for laptops.
 
     torchvision's `BasicBlock`, two a layer; parameter names as in resnet18; features of 128. 0.7
@@ -53,14 +54,15 @@ class ResNetW16(Backbone):
         avgpool = nn.AdaptiveAvgPool2d((1, 1))
         fc = nn.Linear(widths[-1], len(class_names))
         children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
-        return Model(
+        model = Model(
             children, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1]
         )
+        return self.start(model)
 
 
 @register("small-cnn", kind="model")
 @dataclass(frozen=True)
-class SmallCNN(Backbone):
+class SmallCNN(FromFile):
     """Three 3x3 convolutions of 32, 64 and 128 channels, each with batch norm, ReLU and 2x2 max
     pooling, for laptops and tests.
 
@@ -85,12 +87,13 @@ class SmallCNN(Backbone):
         fc = nn.Linear(128, len(class_names))
         children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
         stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
-        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
+        model = Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
+        return self.start(model)
 
 
 @register("mlp", kind="model")
 @dataclass(frozen=True)
-class MLP(Backbone):
+class MLP(FromFile):
     """A perceptron of four hidden layers of 256 with ReLU on the flattened input.
 
     Stages layer1 to layer4; features of 256. 4 x 256 is Wiles et al. 2022's and Jeon et al. 2025's.
@@ -119,7 +122,8 @@ class MLP(Backbone):
             f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)
         }
         stages["layer1"] = ("flatten", "layer1")
-        return Model(children, stages=stages, pool=(), head="fc", width=self.hidden)
+        model = Model(children, stages=stages, pool=(), head="fc", width=self.hidden)
+        return self.start(model)
 
 
 class FlattenChannelsLast(nn.Module):

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Model
 from crosswind.models.networks.layers import ReLUConvolution, convolution, drawn_for_relu
+from crosswind.models.networks.pretrained import FromFile
 
 __all__ = ["CifarResNet"]
 
@@ -20,7 +21,7 @@ LAYERS = 3
 
 @register("cifar-resnet", kind="model")
 @dataclass(frozen=True)
-class CifarResNet(Backbone):
+class CifarResNet(FromFile):
     """The residual network for small pictures of He et al. 2016, section 4.2, with 6 `depth` + 2
     layers.
 
@@ -82,7 +83,8 @@ class CifarResNet(Backbone):
         avgpool = nn.AdaptiveAvgPool2d((1, 1))
         fc = nn.Linear(before, len(class_names))
         children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
-        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        model = Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        return self.start(model)
 
 
 class _Block(nn.Module):

@@ -10,15 +10,16 @@ from torch import nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Model
 from crosswind.models.networks.layers import ReLUConvolution, drawn_for_relu
+from crosswind.models.networks.pretrained import FromFile
 
 __all__ = ["NiN"]
 
 
 @register("nin", kind="model")
 @dataclass(frozen=True)
-class NiN(Backbone):
+class NiN(FromFile):
     """Network in Network for small pictures: blocks of a convolution and two 1x1 convolutions, then
     the average over all pixels.
 
@@ -90,4 +91,5 @@ class NiN(Backbone):
         avgpool = nn.AdaptiveAvgPool2d((1, 1))
         fc = nn.Linear(before, len(class_names))
         children |= {"avgpool": avgpool, "flatten": nn.Flatten(), "fc": fc}
-        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        model = Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        return self.start(model)

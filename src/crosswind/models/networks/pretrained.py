@@ -21,6 +21,7 @@ from crosswind.models.form import wants_imagenet
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_SD",
+    "FromFile",
     "Normalise",
     "Pretrained",
     "load_weights",
@@ -52,6 +53,26 @@ class Normalise(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         return ((x + 1) / 2 - self.mean) / self.sd
+
+
+@dataclass(frozen=True)
+class FromFile(Backbone):
+    """A kind of model without published weights, which can start from those that a run kept."""
+
+    weights: str | None = knob(
+        None,
+        doc="path of a safetensors file, such as one that a run of this kept; null: random",
+        younger=True,
+    )
+    weights_sha256: str | None = knob(
+        None, doc="what the file of weights must hash to", younger=True
+    )
+
+    def start(self, model: Model) -> Model:
+        """`model` with the weights of the file that the knobs name."""
+        if self.weights is not None:
+            load_weights(model, self.weights, {}, self.weights_sha256)
+        return model
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from torch import nn
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.core.types import InputSpec
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Model
 from crosswind.models.networks.layers import ReLUConvolution, drawn_for_relu
+from crosswind.models.networks.pretrained import FromFile
 
 __all__ = ["VGG"]
 
@@ -20,7 +21,7 @@ STAGES = 3
 
 @register("vgg", kind="model")
 @dataclass(frozen=True)
-class VGG(Backbone):
+class VGG(FromFile):
     """VGG for small pictures: three stages of 3x3 convolutions, each with 2x2 max pooling, then
     hidden layers with dropout.
 
@@ -83,4 +84,5 @@ class VGG(Backbone):
         children |= {"flatten": nn.Flatten(), "hidden": nn.Sequential(*hidden)}
         drawn_for_relu(children)
         children["fc"] = nn.Linear(size, len(class_names))
-        return Model(children, stages=stages, pool=("flatten", "hidden"), head="fc", width=size)
+        model = Model(children, stages=stages, pool=("flatten", "hidden"), head="fc", width=size)
+        return self.start(model)

@@ -21,8 +21,6 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, judged_together, percent
 from crosswind.evaluation.multiplicity import Family as MultipleTests
 from crosswind.evaluation.pooled_tests import mean_by_run
-from crosswind.reports.charts import Figure, chart, text
-from crosswind.reports.scores.figures import method_map
 from crosswind.reports.scores.notes import (
     doubt_notes,
     interval_note,
@@ -47,13 +45,14 @@ class Families:
     of all models.
 
     `family` names the family of every row, families together; the baseline is the first row.
-    `plain`: the shift without a part. `multiplicity`: what its changes are corrected by; they are
-    one family of tests.
+    `components`: how many components every shift has. `plain`: the shift without one.
+    `multiplicity`: what its changes are corrected by; they are one family of tests.
     """
 
     places: Sequence[PlaceResults]
     family: Mapping[str, str]
     plain: str | None
+    components: Mapping[str, int]
     multiplicity: str = "holm"
 
     @property
@@ -73,6 +72,14 @@ class Families:
         for setting_results in self.places:
             shifts |= dict.fromkeys(setting_results.shifts)
         return list(shifts)
+
+    @property
+    def has_kin(self) -> bool:
+        """Whether a family beside the baseline's has several rows: of one each it tells nothing
+        that the row does not."""
+        baseline_family = self.family.get(self.baseline)
+        families = [family for family in self.family.values() if family != baseline_family]
+        return len(set(families)) < len(families)
 
     @property
     def shifted(self) -> list[str]:
@@ -160,6 +167,16 @@ class Families:
             else:
                 values_by_data.append(accuracies)
         return mean_by_run(values_by_data)
+
+    @cached_property
+    def tables(self) -> dict[str, ReportTable]:
+        """`changes`, and where the runs allow them `ranks` by seed and `agreement` of shifts."""
+        tables = {
+            "changes": change_table(self),
+            "ranks": rank_by_seed_table(self),
+            "agreement": agreement_table(self),
+        }
+        return {name: table for name, table in tables.items() if table is not None}
 
     def agreement(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Rank correlation and two-sided p of the methods' mean accuracies by pair of shifts; of at
@@ -254,10 +271,12 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
             setting._replace(model=""), row_of[main, reference], setting_results.shifts, [], {}
         )
         by_data[setting.data] = _with_rows(of_data, setting_results, list(rows), row_of)
-    plain = unshifted(resolved.get("shifts", {}))
+    shifts = resolved.get("shifts", {})
+    plain = unshifted(shifts)
+    components = {shift: len(parts) for shift, parts in shifts.items()}
     multiplicity = str(resolved.get("multiplicity", "holm"))
     return [
-        Families(list(by_data.values()), rows, plain, multiplicity)
+        Families(list(by_data.values()), rows, plain, components, multiplicity)
         for by_data in results_by_view.values()
     ]
 
@@ -300,7 +319,7 @@ def _families(
     return {label: family_of_label[label] for label in sorted(family_of_label, key=rank)}
 
 
-# -- tables and figure -----------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def change_table(view: Families) -> ReportTable:
@@ -331,7 +350,7 @@ def change_table(view: Families) -> ReportTable:
             " mean over seeds. The last column is the mean over the shifts that have a part."
         ),
         interval_note(layouts, view.verdicts.level),
-        f"* {_star_words(view)}.",
+        f"* {star_words(view)}.",
     ]
     return _table(
         "families",
@@ -448,7 +467,7 @@ def _table(
     )
 
 
-def _star_words(view: Families) -> str:
+def star_words(view: Families) -> str:
     """The meaning of a star or frame: the changes of this view are a family of their own beside the
     comparisons of the findings."""
     verdicts = view.verdicts
@@ -459,75 +478,3 @@ def _star_words(view: Families) -> str:
             " this view"
         )
     return f"p < 0.05 {by}, so that the {percent(verdicts.level)} interval excludes 0"
-
-
-def family_map(family_view: Families) -> Figure | None:
-    """Row x shift: change in percent of the baseline's accuracy, a panel a family; a frame where
-    the interval excludes 0."""
-    shifts, baseline, verdicts = family_view.shifts, family_view.baseline, family_view.verdicts
-    rows = [row for row in family_view.family if row != baseline]
-    data: list[dict[str, Any]] = []
-    for row in rows:
-        for column, shift in enumerate(shifts):
-            change = family_view.change([row], [shift], verdicts.level)
-            if change is not None:
-                differs = verdicts.tells((row, column))
-                numbers = _change_cell(change, differs, family_view.entries(shift, row))
-                data.append({"f": family_view.family[row], "m": row, "s": shift, **numbers})
-    if not data:
-        return None
-    groups = list(dict.fromkeys(family_view.family.values()))
-    tooltip = [
-        ("d", "change in %", "+.1f"),
-        ("i", f"{percent(verdicts.level)} interval"),
-        ("n", "runs"),
-    ]
-    view = method_map(shifts, rows, tooltip, diverging=True)
-    del view["data"]
-    header = {"labelOrient": "top", "labelAnchor": "start", "labelPadding": 2}
-    # Names of rows are not counted into the width of panels one above the other.
-    left = 5 + 7 * max(0, max(map(len, rows)) - 9)
-    spec = {
-        "data": {"name": "rows"},
-        "facet": {"row": text("f", title=None, sort=groups, header=header)},
-        "spec": view,
-        "spacing": 8,
-        "resolve": {"scale": {"y": "independent"}},
-        "padding": {"left": left, "right": 5, "top": 5, "bottom": 5},
-    }
-    setting = family_view.place
-    caption = (
-        f"Blue is above {baseline}, orange below, paired by seed. Of a framed cell (*)"
-        f" {_star_words(family_view)}; a pale cell has an interval that holds 0, or none: the seeds"
-        " do not settle the direction."
-    )
-    changes = [cell["d"] for cell in data]
-    n_framed = sum(cell["x"] for cell in data)
-    description = (
-        f"Heat map of {len(rows)} methods and architectures in {len(groups)} families and"
-        f" {len(shifts)} shifts: mean change between {min(changes):+.1f} and {max(changes):+.1f} %;"
-        f" {n_framed} of {len(data)} intervals exclude 0."
-    )
-    return Figure(
-        slug("families", *setting),
-        f"Change of {HEADLINE.words} in % of that of {baseline} on {setting.set}, by family",
-        caption,
-        description,
-        chart(spec, {"rows": data}, most=max(5.0, *map(abs, changes))),
-        "step",
-    )
-
-
-def _change_cell(change: Difference, differs: bool, entries: Sequence[Entry]) -> dict[str, Any]:
-    """A change in percent with its interval, as the map shows it."""
-    bounds = "one run or equal runs, no interval"
-    if change.sd:
-        bounds = f"{change.low:+.1f} to {change.high:+.1f}"
-    words = f"{change.mean:+.1f}{' *' if differs else ''}"
-    return {
-        "d": round(change.mean, 6),
-        "i": bounds,
-        "n": change.n,
-        "t": with_mark(words, *entries),
-        "x": differs,
-    }
