@@ -556,12 +556,18 @@ def test_the_page_lists_every_run_with_its_accuracy(store: Path) -> None:
     assert (store / "report.html").stat().st_size < 2_000_000
 
 
-@pytest.mark.slow
 @needs_browser
-def test_a_store_of_20000_runs_makes_a_page_that_opens(
-    browser: Any, tmp_path: Path, capsys: Any
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(4_000, marks=pytest.mark.slow),
+        pytest.param(20_000, marks=pytest.mark.verify),
+    ],
+)
+def test_a_store_of_many_runs_makes_a_page_that_opens(
+    runs: int, browser: Any, tmp_path: Path, capsys: Any
 ) -> None:
-    folder = synthetic_store(tmp_path, 20_000)
+    folder = synthetic_store(tmp_path, runs)
     started = time.perf_counter()
     assert _status(["report", str(folder)]) == 0
     seconds = time.perf_counter() - started

@@ -448,3 +448,28 @@ def test_a_study_of_one_method_under_one_shift_compares_nothing(tmp_path: Path) 
     assert head.sentences[0].startswith("This study compares no methods and no shifts. erm under")
     shifted = first_screen(tmp_path / "b", {}, shifts=("SC", "UDS"), methods=("erm",))
     assert shifted.sentences[0].startswith("Nothing is compared: erm runs neither beside another")
+
+
+def test_where_nothing_else_is_compared_the_verdicts_on_claims_come_first(tmp_path: Path) -> None:
+    """A claim whose sides are at no one place: here two shifts of one method, as well two networks."""
+    wins = PooledClaim(
+        text="UDS is easier",
+        test="mean",
+        better={"methods": "erm", "shift": "UDS"},
+        than={"methods": "erm", "shift": "SC"},
+    ).model_dump()
+    out = whole_store(
+        tmp_path / "out", shifts=("SC", "UDS"), methods=("erm",), statuses={}, claims=[wins] * 6
+    )
+    with Store.open(out) as store:
+        study = gather(store, "alpha")
+        assert study.findings is None and len(study.claims) == 6
+        head = study_head(study)
+        assert [sentence.partition(": ")[0] for sentence in head.sentences] == [
+            *["UDS is easier"] * 4,
+            "2 more claims stand below.",
+        ]
+        text = study.to_text()
+        assert text.startswith("Claims of alpha\n  UDS is easier: ")
+        assert text.index("UDS is easier") < text.index("Accuracy on test")
+        assert "UDS is easier" in study._repr_html_().partition("<table")[0]

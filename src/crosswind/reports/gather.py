@@ -22,7 +22,13 @@ from crosswind.core.collection import no_collection
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
 from crosswind.reports.claims.claim_tables import claim_number_tables, claim_tables
-from crosswind.reports.claims.findings import Findings, find
+from crosswind.reports.claims.findings import (
+    CLAIMS,
+    Findings,
+    claim_sentences,
+    claims_to_text,
+    find,
+)
 from crosswind.reports.claims.judgements import Judgement, judge
 from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.robustness import scored_results
@@ -193,10 +199,11 @@ class StudyRecord:
 
     def to_text(self) -> str:
         """The printed text: the findings and two tables, of the place that the answer is about;
-        without findings every table."""
+        without findings the verdicts on the claims and every table."""
         tables = self.text_tables()
         if self.findings is None:
-            return "\n\n".join(table.to_text() for table in tables)
+            verdicts = [claims_to_text(self.name, self.claims)] if self.claims else []
+            return "\n\n".join([*verdicts, *(table.to_text() for table in tables)])
         shown = self._overview(self.findings.answer.place)
         texts = [self.findings.to_text(), *(table.to_text(80) for table in shown)]
         lines = [
@@ -233,6 +240,8 @@ class StudyRecord:
             fragments.append(html.points(answer.question, answer.lines))
             fragments.append(html.line(self.findings.intro))
             fragments += [html.points(*part) for part in self.findings.parts]
+        elif self.claims:
+            fragments.append(html.points(CLAIMS, claim_sentences(self.claims)))
         fragments += [html.table(table.title, table.columns, table.cells) for table in tables]
         return "".join(fragments)
 

@@ -15,6 +15,7 @@ from crosswind.reports.claims.answer_picture import (
     AnswerPicture,
     picture_of,
 )
+from crosswind.reports.claims.findings import claim_sentences
 from crosswind.reports.rows.answers import Example, Strip
 from crosswind.reports.sections import address
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 PICTURES = 8
 """Pictures of a strip beside a shift's name, spread over the classes."""
+MOST_VERDICTS = 4
+"""Claims whose verdicts are on the first screen of a study without another comparison."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,11 @@ def _head_without_comparisons(study: StudyRecord) -> StudyHead:
         next_step = f"{_n_waiting(study):,} of {len(study.runs):,} runs are not done; finish them."
     elif _n_failed(study) == len(study.runs) > 0:
         next_step = "mend the reason and run the study again with --retry-failed."
-    return StudyHead(question, _scores_told(study), next_step=next_step)
+    verdicts = claim_sentences(study.claims)
+    left_out = len(verdicts) - MOST_VERDICTS
+    if left_out > 0:
+        verdicts[MOST_VERDICTS:] = [f"{left_out} more claims stand below."]
+    return StudyHead(question, verdicts or _scores_told(study), next_step=next_step)
 
 
 def _n_waiting(study: StudyRecord) -> int:

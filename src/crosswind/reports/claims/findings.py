@@ -241,9 +241,7 @@ def _parts(
     yield from _cost_part(rule_results, findings, where)
     yield from _effect_part(findings, reference, where)
     if claims:
-        often = Counter(judgement.number for judgement in claims)
-        sentences = [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
-        yield CLAIMS, sentences, []
+        yield CLAIMS, claim_sentences(claims), []
     if about_equal:
         n_tests = sum(finding.adjusted_equal is not None for finding in findings)
         by = f"p < 0.05{_by(about_equal[0].multiplicity, f'{n_tests:,}')}"
@@ -367,6 +365,22 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
     if len(power) != 1 or any(finding.guesses for finding in accuracies):
         return "No cost could be told."
     return f"No cost could be told; {power.pop()}."
+
+
+def claim_sentences(claims: Sequence[Judgement | PooledJudgement]) -> list[str]:
+    """The verdicts on the claims of a study, a sentence each."""
+    often = Counter(judgement.number for judgement in claims)
+    return [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
+
+
+def claims_to_text(
+    study: str, claims: Sequence[Judgement | PooledJudgement], width: int = 80
+) -> str:
+    """The verdicts for a terminal, of a study without another finding."""
+    lines = textwrap.wrap(f"{CLAIMS} of {study}", width, break_on_hyphens=False)
+    for sentence in map(plain, claim_sentences(claims)):
+        lines += _sentence_lines(sentence, width)
+    return "\n".join(lines) + "\n"
 
 
 def _claim(judgement: Judgement | PooledJudgement, several: bool) -> str:
