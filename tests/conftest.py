@@ -40,9 +40,8 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end, and is not looked at again."""
+    """What was collected is old from here on, and rarely looked at again."""
     gc.collect()
-    gc.freeze()
     gc.enable()
 
 

@@ -154,6 +154,12 @@ def only_given(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def keyed_knobs(knobs: Sequence[Knob], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those of younger knobs that have their default, so that keys stay."""
+    left_out = {knob.name for knob in knobs if knob.younger and settings[knob.name] == knob.default}
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
     fields = [field for field in dataclasses.fields(cls) if "knob" in field.metadata]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from crosswind.core.errors import InputError, nearest, one_line, shown, unknown
-from crosswind.core.knobs import Form, Knob, Log, choose, knobs_of, resolve
+from crosswind.core.knobs import Form, Knob, Log, choose, keyed_knobs, knobs_of, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.seeds import stream
 from crosswind.core.types import canonical
@@ -320,9 +320,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
             }
         else:
             knobs |= _weights(knobs, path, folder)
-            for young in model_facts.knobs:
-                if young.younger and knobs[young.name] == young.default:
-                    del knobs[young.name]
+            out[label]["knobs"] = keyed_knobs(model_facts.knobs, knobs)
     return out
 
 

@@ -273,7 +273,7 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
         by_data[setting.data] = _with_rows(of_data, setting_results, list(rows), row_of)
     shifts = resolved.get("shifts", {})
     plain = unshifted(shifts)
-    components = {shift: len(parts) for shift, parts in shifts.items()}
+    components = dict(zip(shifts, map(len, shifts.values()), strict=True))
     multiplicity = str(resolved.get("multiplicity", "holm"))
     return [
         Families(list(by_data.values()), rows, plain, components, multiplicity)

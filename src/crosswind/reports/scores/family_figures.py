@@ -3,7 +3,7 @@ concurrent shifts. Jeon et al. 2025, figures 3 and 4."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crosswind.evaluation.compare import Difference, over_runs
@@ -100,19 +100,14 @@ def shift_count_figure(view: Families) -> Figure | None:
     rows_by_family = rows_by_family_of(view)
     if not by_count or not rows_by_family:
         return None
-    all_rows = rows_by_family[ALL_ROWS]
-    points: dict[str, list[dict[str, Any]]] = {}
-    for family, rows in rows_by_family.items():
-        of_counts = [_point(view.accuracy(rows, shifts)) for shifts in by_count.values()]
-        if all(of_counts):
-            points[family] = of_counts
-    mean_of_all = [point["a"] for point in points.pop(ALL_ROWS, [])]
-    if not points or not mean_of_all:
+    points = _points_by_family(view, rows_by_family, by_count)
+    all_points = points.pop(ALL_ROWS, [])
+    if not points or not all_points:
         return None
     drawn = [
-        {"f": family, "n": str(count), "all": mean, **point}
+        {"f": family, "n": str(count), "all": all_point["a"], **point}
         for family, of_counts in points.items()
-        for count, mean, point in zip(by_count, mean_of_all, of_counts, strict=True)
+        for count, all_point, point in zip(by_count, all_points, of_counts, strict=True)
     ]
     first, last = min(by_count), max(by_count)
     falls = [
@@ -124,7 +119,7 @@ def shift_count_figure(view: Families) -> Figure | None:
         slug("by-shift-count", *setting),
         f"{HEADLINE.title} by number of concurrent shifts and family on {setting.set}",
         f"Means over the rows of a family, the shifts with so many components, and seeds, with 95%"
-        f" intervals over seeds. Dashed: the mean of all {len(all_rows)} rows.",
+        f" intervals over seeds. Dashed: the mean of all {len(rows_by_family[ALL_ROWS])} rows.",
         f"A panel for each of {len(points)} families: mean accuracy with {first} to {last}"
         f" concurrent shifts; {'; '.join(falls)}.",
         chart(_panels(list(points)), {"rows": drawn}),
@@ -132,6 +127,18 @@ def shift_count_figure(view: Families) -> Figure | None:
         len(points),
         names=44,
     )
+
+
+def _points_by_family(
+    view: Families, rows_by_family: Mapping[str, Sequence[str]], by_count: Mapping[int, list[str]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The point of each number of shifts, of the families that have all of them."""
+    points: dict[str, list[dict[str, Any]]] = {}
+    for family, rows in rows_by_family.items():
+        of_counts = [_point(view.accuracy(rows, shifts)) for shifts in by_count.values()]
+        if all(of_counts):
+            points[family] = of_counts
+    return points
 
 
 def _panels(families: Sequence[str]) -> dict[str, Any]:
