@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of Jeon et al. 2025 from the stores of two studies: tables, the figure, and the claims
+"""Figure 3 of Jeon et al. 2025 from the stores of two studies: tables, the figure, and the claims
 that these runs can decide.
 
     crosswind run jeon2025/controlled --scale figure --workers 2 --out figure-out
@@ -29,8 +29,7 @@ from crosswind.reports.scores.families import (
     rank_by_seed_table,
     rank_correlation,
 )
-from crosswind.reports.scores.family_figures import family_map, shift_count_figure
-from crosswind.reports.scores.shift_counts import shift_count_tables
+from crosswind.reports.scores.family_figures import family_map
 from crosswind.reports.scores.tables import number_table
 from crosswind.reports.tables import ReportTable
 from crosswind.storage.store import Store
@@ -282,8 +281,6 @@ def main() -> None:
         "agreement": agreement_table(item),
         "claims": tested,
     }
-    by_shift, by_count = shift_count_tables(item)
-    tables |= {"by-shift": by_shift, "by-shift-count": by_count}
     tables |= {
         "numbers": number_table(record.found, record.rules),
         "time": time_table(costs(record.runs)),
@@ -301,8 +298,6 @@ def main() -> None:
         }
         found["equal-claims"] = claim_table("equal-claims", claims(items["equal"]))
         found |= {f"{size}-changes": change_table(at) for size, at in items.items()}
-        by_shift, by_count = shift_count_tables(items["equal"])
-        found |= {"equal-by-shift": by_shift, "equal-by-shift-count": by_count}
         shown += found.values()
         tables |= found | {f"{size}-ranks": rank_by_seed_table(at) for size, at in items.items()}
         tables |= {
@@ -313,11 +308,10 @@ def main() -> None:
         if table is not None:
             (TABLES / f"{name}.csv").write_text(table.to_csv(), encoding="utf-8")
     for name, at in figures.items():
-        drawn = {name: family_map(at), f"{name}-by-count": shift_count_figure(at)}
-        for file_name, figure in drawn.items():
-            assert figure is not None
-            figure.name = file_name
-            save(figure, PICTURES, ("svg",))
+        figure = family_map(at)
+        assert figure is not None
+        figure.name = name
+        save(figure, PICTURES, ("svg",))
     print("\n".join(table.to_text(150) for table in shown if table is not None))
 
 

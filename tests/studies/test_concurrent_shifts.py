@@ -141,7 +141,7 @@ def record_of(out: Path) -> StudyRecord:
         return gather(store, "jeon2025/controlled", draws=False)
 
 
-@pytest.mark.slow  # twice 42 runs of 8 steps and a report
+@pytest.mark.verify  # twice 42 runs of 8 steps and a report
 @pytest.mark.usefixtures("in_this_process")
 def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
     tmp_path: Path,
@@ -319,6 +319,7 @@ def test_real_sets_have_the_settings_that_table_9_prints_for_them() -> None:
 @pytest.mark.parametrize(
     ("name", "runs"),
     [
+        ("controlled", 42),
         ("corruption-attributes", 40),
         ("cost", 17),
         ("data-size", 72),
