@@ -16,7 +16,7 @@ from crosswind.core.errors import CrosswindError, DataError, InputError
 from crosswind.studies import plan as planning
 from crosswind.studies.obstacles import count_runs
 from crosswind.studies.plan import make_plan, plan_of
-from crosswind.studies.reading import read_study_file
+from crosswind.studies.reading import read_study_file, shipped_studies
 from crosswind.studies.spec import load_study, study_from
 
 STUDIES = Path(crosswind.__file__).parents[2] / "studies"
@@ -233,3 +233,21 @@ def test_the_models_of_changed_copies_are_named_beside_all_else(
         "'nowhere-bert'",
     ):
         assert words in printed
+
+
+def test_a_shipped_study_says_where_its_files_come_from_and_one_of_a_users_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lacks = "there is no file 'resnet-8.safetensors' beside the study or in this folder"
+    with pytest.raises(InputError) as shipped:
+        plan_of("wiles2022/unseen", "transfer")
+    assert str(shipped.value) == (
+        f"models.resnet-cifar10.weights: {lacks}; crosswind show wiles2022/unseen says where its"
+        " files come from"
+    )
+    text = shipped_studies()["wiles2022/unseen"].read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as of_user:
+        plan_of("mine.yaml", "transfer")
+    assert str(of_user.value) == f"models.resnet-cifar10.weights: {lacks}"

@@ -15,6 +15,9 @@ from crosswind.models.given.companions import companions
 
 Values = Mapping[str, Any]
 
+NO_FILE = "there is no file"
+"""How the sentence about a file begins that a study names and nobody has."""
+
 
 class GivenFile(NamedTuple):
     """A file of a model that is not trained here.
@@ -80,8 +83,11 @@ def place_of(setting: str, folder: Path | None, path: str) -> Path:
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        problem = f"there is no file {name!r}{'' if is_file else f' and no module {setting!r}'}"
-        raise InputError(path, problem)
+        module = "" if is_file else f" and no module {setting!r}"
+        looked_in = "" if Path(name).is_absolute() else " in this folder"
+        if looked_in and folder is not None:
+            looked_in = " beside the study or in this folder"
+        raise InputError(path, f"{NO_FILE} {name!r}{module}{looked_in}")
     return Path(spec.origin)
 
 

@@ -55,6 +55,7 @@ from crosswind.studies.estimates import (
     kind_of_neighbours,
 )
 from crosswind.studies.expand import check_distinct, jobs_of
+from crosswind.studies.given_files import NO_FILE
 from crosswind.studies.obstacles import Obstacles, count_runs
 from crosswind.studies.plan_checks import (
     check_data,
@@ -77,7 +78,7 @@ from crosswind.studies.plan_warnings import (
     unread_settings,
     unused_columns,
 )
-from crosswind.studies.reading import find_study
+from crosswind.studies.reading import find_study, shipped_studies
 from crosswind.studies.resources import resource_notes
 from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, Study, load_study
@@ -155,7 +156,17 @@ class Plan:
 def plan_of(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
     """Plan a study that is given by its file or shipped name, with an overlay and `key=value`
     settings; see `make_plan`."""
-    return make_plan(load_study(word, scale, settings), find_study(word)[1].parent)
+    name, path = find_study(word)
+    study = load_study(word, scale, settings)
+    try:
+        return make_plan(study, path.parent)
+    except InputError as error:
+        if NO_FILE not in error.problem or path != shipped_studies().get(name):
+            raise
+        where = f"crosswind show {name} says where its files come from"
+        raise InputError(
+            error.field, f"{error.problem}; {where}", error.choices, error.limit + len(where)
+        ) from None
 
 
 def make_plan(study: Study, folder: Path | None = None) -> Plan:
