@@ -242,11 +242,21 @@ def _claim_problems(name: str, claim: Mapping[str, Any]) -> Iterator[str]:
         if not path.is_file():
             yield f"{where}: there is no study {study}"
             continue
-        declared = yaml.safe_load(path.read_text(encoding="utf-8")).get("claims", [])
-        known = list(declared) if isinstance(declared, dict) else list(range(1, len(declared) + 1))
+        declared = _declared_claims(yaml.safe_load(path.read_text(encoding="utf-8")))
         yield from (
-            f"{where}: {study} has no claim {wanted}" for wanted in names if wanted not in known
+            f"{where}: {study} has no claim {wanted}" for wanted in names if wanted not in declared
         )
+
+
+def _declared_claims(study: Mapping[str, Any]) -> list[str | int]:
+    """The names or numbers of a study's claims, and the names of those that a scale adds."""
+    claims = study.get("claims", [])
+    names = list(claims) if isinstance(claims, dict) else list(range(1, len(claims) + 1))
+    for overlay in study.get("scales", {}).values():
+        added = overlay.get("claims")
+        if isinstance(added, dict):
+            names += [name for name, claim in added.items() if claim is not None]
+    return names
 
 
 def main() -> int:
