@@ -169,6 +169,18 @@ def test_the_command_runs_the_study_as_it_was_run(scale: str | None) -> None:
     assert load_study("demo", scale, settings) == load_study("demo", scale, [*words, "seeds=10"])
 
 
+def test_a_study_that_is_a_scale_of_another_is_run_by_the_file_that_describes_it() -> None:
+    written = load_study("jeon2025/controlled", "transfer", ["seeds=2"])
+    assert written.name == "jeon2025/transfer"
+    rows = [{**row, "study": written.name} for row in scored_rows(ACCURACY, 2, 0.3)]
+    about = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS}
+    fields = written.model_dump(mode="json", exclude_unset=True)
+    findings = find(arrange(rows).shown(["last"]), about, [], [], fields)
+    assert findings is not None
+    command = shlex.split(findings.answer.command)
+    assert command[:5] == ["crosswind", "run", "jeon2025/controlled", "--scale", "transfer"]
+
+
 def repeated(n: int, spread: float, seeds: int = 1, gain: float = 0.03) -> StudyAnswer:
     """The answer of a study whose runs are repeated by split seeds."""
     level = {**dict.fromkeys(ACCURACY, 0.8), ("SC", "groupdro"): 0.8 + gain}

@@ -363,6 +363,18 @@ def find_study(word: str) -> tuple[str, Path]:
     raise unknown("STUDY", "study", word, shipped)
 
 
+def shipped_file_of(study: str) -> str | None:
+    """The shipped name of the file that describes a study: its own, or that of the study of which a
+    scale is called so (`jeon2025/transfer` is of `jeon2025/controlled`)."""
+    shipped = shipped_studies()
+    if study in shipped:
+        return study
+    names_a_scale = f"\n    name: {study}\n"
+    return next(
+        (name for name, path in shipped.items() if names_a_scale in path.read_text("utf-8")), None
+    )
+
+
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",

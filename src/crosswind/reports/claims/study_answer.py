@@ -507,15 +507,15 @@ class _AskedStudy:
         """The command that runs the study as it was run, again or with more seeds or split seeds;
         `STUDY` is its file."""
         # Reports of most studies need not load what reads study files.
-        from crosswind.studies.reading import shipped_studies
+        from crosswind.studies.reading import shipped_file_of
 
-        name = self.at_place.place.study
-        words = [name if name in shipped_studies() else "STUDY"]
+        shipped = shipped_file_of(self.at_place.place.study)
+        words = [shipped or "STUDY"]
         repeats = ("split_seed", "split_seeds") if split else ("seeds",)
         settings = [f"{repeats[-1]}={self._repeated(repeats[-1], seeds)}"] if seeds else []
         if split and "split_seed" in self.written:  # beside which split seeds are refused
             settings.insert(0, "split_seed=null")
-        if words[0] == name or self.written.get("scales"):
+        if shipped or self.written.get("scales"):
             from crosswind.studies.spec import scale_of, settings_of
 
             with suppress(InputError):  # of a store that holds something else there
