@@ -143,7 +143,8 @@ def test_a_slip_in_the_entry_of_a_method_is_told_with_what_an_entry_may_have(
 
 def test_a_slip_in_the_entry_of_a_model_is_told_with_what_an_entry_may_have() -> None:
     says = refused(models={"mlp": {"modle": "mlp"}})
-    assert "did you mean 'model'? (valid: hidden, layers, model, data, each)" in says
+    valid = "weights, weights_sha256, hidden, layers, model, data, each"
+    assert f"did you mean 'model'? (valid: {valid})" in says
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
+    "cifar10": {"start"},
     "jeon2025": {"clusters", "cost", "features", "finetuned", "prompts", "real-world"},
     "ng2022": {
         "ablations",
@@ -63,8 +64,8 @@ ELSEWHERE = {
     },
 }
 """Studies on originals that are not written here, by folder: `test_pools_of_networks.py`,
-`test_text_pools.py`, `test_omran2022.py` and `test_wiles2022.py` plan them, and plans refuse
-overlaps."""
+`test_text_pools.py`, `test_omran2022.py`, `test_wiles2022.py` and `test_start.py` plan them, and
+plans refuse overlaps."""
 
 FILES = sorted(
     [*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")]
