@@ -9,14 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.studies.plans import whole_specs
 
 from crosswind.cli.main import _status
 from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
 from crosswind.storage.store import Store
+from crosswind.studies.plan import make_plan
+from crosswind.studies.spec import study_from
 
 NETWORKS = {"resnet-8": 1, "resnet-8-strided": 2}
 """The files that the scales name -> stride of the network's first layer."""
+STUDY = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"]}},
+    "shifts": {"none": []},
+    "methods": ["erm"],
+    "seeds": 1,
+}
+SPEC = InputSpec.image(16, 16, 3)
 QUICK = ["seeds=1", "training.steps=4", "training.validate_every=2", "training.lr=0.003"]
 
 
@@ -46,15 +56,41 @@ def test_transfer_starts_from_what_the_study_of_cifar10_leaves(
 
 def test_both_networks_take_the_file_and_begin_alike(tmp_path: Path) -> None:
     """What a run keeps has a head of ten classes, and these have three."""
-    spec = InputSpec.image(16, 16, 3)
-    begun = build_model("cifar-resnet", {"depth": 1, "width": 8}, spec, unnamed(10), 5)
+    begun = build_model("cifar-resnet", {"depth": 1, "width": 8}, SPEC, unnamed(10), 5)
     file = tmp_path / "start.safetensors"
     save_file({f"model.{key}": value for key, value in begun.state_dict().items()}, str(file))
     assert len(load_file(file)) == len(begun.state_dict())
     for stride in NETWORKS.values():
         knobs = {"depth": 1, "width": 8, "stride": stride, "weights": str(file)}
-        network = build_model("cifar-resnet", knobs, spec, unnamed(3), 0)
+        network = build_model("cifar-resnet", knobs, SPEC, unnamed(3), 0)
         for key, value in network.state_dict().items():
             if not key.startswith("fc."):
                 assert torch.equal(value, begun.state_dict()[key]), key
         assert network.head.out_features == 3
+
+
+def test_without_a_file_a_network_has_the_key_of_before_and_with_one_that_of_its_contents(
+    tmp_path: Path,
+) -> None:
+    """Keys of runs that were done before networks took weights stay."""
+    models = {"small": {"model": "cifar-resnet", "depth": 1}}
+    study = {**STUDY, "models": models}
+    (plain,) = make_plan(study_from(study)).runs
+    (spec,) = whole_specs(make_plan(study_from(study)))
+    assert spec["model"]["knobs"] == {
+        "depth": 1,
+        "width": 16,
+        "dropout": 0.0,
+        "norm": "batch",
+        "stride": 1,
+    }
+    keys = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        file = tmp_path / folder / "w.safetensors"
+        file.parent.mkdir()
+        network = build_model("cifar-resnet", {"depth": 1}, SPEC, unnamed(10), seed)
+        save_file(dict(network.state_dict()), str(file))
+        started = {"small": {**models["small"], "weights": str(file)}}
+        (run,) = make_plan(study_from({**study, "models": started})).runs
+        keys.append(run.key)
+    assert keys[0] == keys[1] and len({plain.key, *keys}) == 3
