@@ -19,6 +19,8 @@ from crosswind.reports.scores.family_figures import family_map, shift_count_figu
 from crosswind.reports.scores.results import arrange
 from crosswind.reports.scores.shift_counts import shift_count_tables, shifts_by_count
 from crosswind.reports.tables import ScoreCell
+from crosswind.studies.claims import component_counts
+from crosswind.studies.spec import load_study
 
 RESOLVED: dict[str, Any] = {
     "shifts": {"none": [], "SC": [{"type": "spurious-correlation"}]},
@@ -151,9 +153,9 @@ CONCURRENT: dict[str, Any] = {
     **RESOLVED,
     "shifts": {
         "none": [],
-        "SC": [{"type": "spurious-correlation"}],
-        "UDS": [{"type": "unseen-data"}],
-        "SC+UDS": [{"type": "spurious-correlation"}, {"type": "unseen-data"}],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1},
+        "UDS": {"type": "unseen-data", "attribute": "size"},
+        "SC+UDS": ["SC", "UDS"],
     },
 }
 
@@ -224,3 +226,21 @@ def test_the_figure_has_a_panel_a_family_and_the_mean_of_all_in_each() -> None:
         if point["f"] == "out-of-distribution generalisation" and point["n"] == "1"
     ]
     assert irm["a"] == 0.375 and irm["low"] < 0.375 < irm["high"]
+
+
+def test_components_are_counted_as_studies_declare_them() -> None:
+    shifts = load_study("jeon2025/controlled").shifts
+    assert component_counts(shifts) == {
+        "uniform": 0,
+        **dict.fromkeys(("SC", "LDD", "UDS"), 1),
+        **dict.fromkeys(("SC+LDD", "SC+UDS", "LDD+UDS"), 2),
+        "SC+LDD+UDS": 3,
+    }
+    nested = {
+        "a": {"type": "unseen-data", "attribute": "x", "unseen": "last"},
+        "two": ["a", {"type": "label-noise", "share": 0.1}],
+        "three": ["two", [{"type": "unseen-data"}]],
+        "itself": ["itself", "a"],
+        "gone": ["nowhere"],
+    }
+    assert component_counts(nested) == {"a": 1, "two": 2, "three": 3, "itself": 2, "gone": 1}

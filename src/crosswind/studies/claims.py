@@ -62,6 +62,21 @@ def unshifted(shifts: Mapping[str, Any]) -> str | None:
     return None
 
 
+def component_counts(shifts: Mapping[str, Any]) -> dict[str, int]:
+    """How many components each shift of a study has: 0 of none, 1 of one with its settings, and of
+    several together, by their names or settings, the sum of theirs."""
+    return {name: _count_components(name, shifts, ()) for name in shifts}
+
+
+def _count_components(entry: Any, shifts: Mapping[str, Any], within: tuple[str, ...]) -> int:
+    """`within`: the shifts whose components are being counted; none is a component of itself."""
+    if isinstance(entry, list | tuple):
+        return sum(_count_components(component, shifts, within) for component in entry)
+    if isinstance(entry, str) and entry in shifts and entry not in within:
+        return _count_components(shifts[entry], shifts, (*within, entry))
+    return 1
+
+
 def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
     """The selection rule that a claim is judged by: its own, else the study's first that chooses by
     its metric, else the first.

@@ -30,7 +30,7 @@ from crosswind.reports.scores.notes import (
 )
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
 from crosswind.reports.tables import Cell, ReportTable, ScoreCell, slug
-from crosswind.studies.claims import unshifted
+from crosswind.studies.claims import component_counts, unshifted
 from crosswind.studies.families import OTHER, families_of, method_names, row_names
 
 LEAST = 3
@@ -273,7 +273,7 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
         by_data[setting.data] = _with_rows(of_data, setting_results, list(rows), row_of)
     shifts = resolved.get("shifts", {})
     plain = unshifted(shifts)
-    components = dict(zip(shifts, map(len, shifts.values()), strict=True))
+    components = component_counts(shifts)
     multiplicity = str(resolved.get("multiplicity", "holm"))
     return [
         Families(list(by_data.values()), rows, plain, components, multiplicity)
