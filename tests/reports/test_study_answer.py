@@ -485,3 +485,16 @@ def test_where_nothing_else_is_compared_the_verdicts_on_claims_come_first(tmp_pa
         assert text.startswith("Claims of alpha\n  UDS is easier: ")
         assert text.index("UDS is easier") < text.index("Accuracy on test")
         assert "UDS is easier" in study._repr_html_().partition("<table")[0]
+
+
+def test_claims_that_were_not_run_yet_take_no_place_of_a_score(tmp_path: Path) -> None:
+    wins = PooledClaim(
+        text="groupdro is better", test="mean", better="groupdro", shift="none"
+    ).model_dump()
+    statuses = {**dict.fromkeys(range(3), "finished"), "else": "pending"}
+    out = whole_store(tmp_path / "out", statuses=statuses, claims=[wins])
+    with Store.open(out) as store:
+        study = gather(store, "alpha")
+    assert study.findings is None and study.claims[0].verdict == "not run yet"
+    assert study_head(study).sentences[0].startswith("Nothing can be compared yet. erm under none")
+    assert not study.to_text().startswith("Claims")

@@ -251,3 +251,6 @@ def test_a_shipped_study_says_where_its_files_come_from_and_one_of_a_users_does_
     with pytest.raises(InputError) as of_user:
         plan_of("mine.yaml", "transfer")
     assert str(of_user.value) == f"models.resnet-cifar10.weights: {lacks}"
+    with pytest.raises(InputError) as of_setting:
+        plan_of("wiles2022/unseen", "small", ["models.resnet.weights=gone.safetensors"])
+    assert str(of_setting.value).endswith("'gone.safetensors' beside the study or in this folder")

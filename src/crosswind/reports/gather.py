@@ -26,12 +26,13 @@ from crosswind.reports.claims.findings import (
     CLAIMS,
     Findings,
     claim_sentences,
-    claims_to_text,
     find,
+    verdicts_to_text,
 )
 from crosswind.reports.claims.judgements import Judgement, judge
 from crosswind.reports.claims.pooled_judgements import PooledJudgement
 from crosswind.reports.claims.robustness import scored_results
+from crosswind.reports.claims.verdict_words import NOT_RUN
 from crosswind.reports.claims.verdicts import Verdicts, by_place
 from crosswind.reports.pools.judged_pools import Judged
 from crosswind.reports.pools.networks import pools_of
@@ -197,12 +198,27 @@ class StudyRecord:
         with damage_named(self.store, self.name):
             return find(self.places, self.resolved, self.claims, self.runs, self.given)
 
+    @cached_property
+    def verdicts_alone(self) -> list[str]:
+        """The verdicts on claims of a study in which nothing else is compared, a sentence each;
+        empty where no claim could be judged."""
+        if self.findings is not None or all(claim.verdict == NOT_RUN for claim in self.claims):
+            return []
+        return claim_sentences(self.claims)
+
+    @cached_property
+    def shift_counts(self) -> dict[Place, list[ReportTable]]:
+        """The tables by number of concurrent shifts, by the place of a view of families; made once,
+        for the text and for the page."""
+        return {view.place: shift_count_tables(view) for view in self.families}
+
     def to_text(self) -> str:
         """The printed text: the findings and two tables, of the place that the answer is about;
         without findings the verdicts on the claims and every table."""
         tables = self.text_tables()
         if self.findings is None:
-            verdicts = [claims_to_text(self.name, self.claims)] if self.claims else []
+            alone = self.verdicts_alone
+            verdicts = [verdicts_to_text(self.name, alone)] if alone else []
             return "\n\n".join([*verdicts, *(table.to_text() for table in tables)])
         shown = self._overview(self.findings.answer.place)
         texts = [self.findings.to_text(), *(table.to_text(80) for table in shown)]
@@ -240,8 +256,7 @@ class StudyRecord:
             fragments.append(html.points(answer.question, answer.lines))
             fragments.append(html.line(self.findings.intro))
             fragments += [html.points(*part) for part in self.findings.parts]
-        elif self.claims:
-            fragments.append(html.points(CLAIMS, claim_sentences(self.claims)))
+        fragments.append(html.points(CLAIMS, self.verdicts_alone))
         fragments += [html.table(table.title, table.columns, table.cells) for table in tables]
         return "".join(fragments)
 
@@ -287,7 +302,7 @@ class StudyRecord:
                 all_tables += place_table.values()
             for family_view in self.families:
                 all_tables += family_view.tables.values()
-                all_tables += shift_count_tables(family_view)
+                all_tables += self.shift_counts[family_view.place]
             for concluded in self.conclusions:
                 all_tables += concluded.tables
             for asked in self.prompts:

@@ -63,7 +63,6 @@ from crosswind.reports.scores.conclusions import (
 from crosswind.reports.scores.family_figures import family_map, shift_count_figure
 from crosswind.reports.scores.results import Place
 from crosswind.reports.scores.setting_curves import setting_figure
-from crosswind.reports.scores.shift_counts import shift_count_tables
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import (
@@ -552,7 +551,7 @@ def _families(study: StudyRecord) -> Section:
         if (figure := family_map(family_view)) is not None:
             group.figures = [(figure, [tables.pop("changes")])]
         if (figure := shift_count_figure(family_view)) is not None:
-            group.figures.append((figure, shift_count_tables(family_view)))
+            group.figures.append((figure, study.shift_counts[family_view.place]))
         group.tables = list(tables.values())
         if len(family_view.places[0].methods) > len(
             study.places[0].methods

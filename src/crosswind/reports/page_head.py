@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crosswind.core.errors import counted
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports.claims.answer_picture import (
     METHODS_A_SHIFT,
@@ -15,7 +16,6 @@ from crosswind.reports.claims.answer_picture import (
     AnswerPicture,
     picture_of,
 )
-from crosswind.reports.claims.findings import claim_sentences
 from crosswind.reports.rows.answers import Example, Strip
 from crosswind.reports.sections import address
 
@@ -103,10 +103,11 @@ def _head_without_comparisons(study: StudyRecord) -> StudyHead:
         next_step = f"{_n_waiting(study):,} of {len(study.runs):,} runs are not done; finish them."
     elif _n_failed(study) == len(study.runs) > 0:
         next_step = "mend the reason and run the study again with --retry-failed."
-    verdicts = claim_sentences(study.claims)
-    left_out = len(verdicts) - MOST_VERDICTS
-    if left_out > 0:
-        verdicts[MOST_VERDICTS:] = [f"{left_out} more claims stand below."]
+    verdicts = study.verdicts_alone[:MOST_VERDICTS]
+    left_out = len(study.verdicts_alone) - len(verdicts)
+    if left_out:
+        verb = "stands" if left_out == 1 else "stand"
+        verdicts.append(f"{counted(left_out, 'more claim')} {verb} below.")
     return StudyHead(question, verdicts or _scores_told(study), next_step=next_step)
 
 

@@ -8,6 +8,7 @@ are shifts that empty the training set, and needs that a method cannot have met.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -161,7 +162,10 @@ def plan_of(word: str, scale: str | None = None, settings: Sequence[str] = ()) -
     try:
         return make_plan(study, path.parent)
     except InputError as error:
-        if NO_FILE not in error.problem or path != shipped_studies().get(name):
+        lacking = re.findall(rf"{NO_FILE} '([^']+)'", error.problem)
+        # Not of a file that the user's own settings name.
+        text = path.read_text("utf-8") if path == shipped_studies().get(name) else ""
+        if not any(file in text for file in lacking):
             raise
         where = f"crosswind show {name} says where its files come from"
         raise InputError(

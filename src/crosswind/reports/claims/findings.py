@@ -373,12 +373,10 @@ def claim_sentences(claims: Sequence[Judgement | PooledJudgement]) -> list[str]:
     return [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
 
 
-def claims_to_text(
-    study: str, claims: Sequence[Judgement | PooledJudgement], width: int = 80
-) -> str:
-    """The verdicts for a terminal, of a study without another finding."""
+def verdicts_to_text(study: str, sentences: Sequence[str], width: int = 80) -> str:
+    """The verdicts on claims for a terminal, of a study without another finding."""
     lines = textwrap.wrap(f"{CLAIMS} of {study}", width, break_on_hyphens=False)
-    for sentence in map(plain, claim_sentences(claims)):
+    for sentence in map(plain, sentences):
         lines += _sentence_lines(sentence, width)
     return "\n".join(lines) + "\n"
 

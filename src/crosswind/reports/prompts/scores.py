@@ -388,11 +388,9 @@ def _table(
     keys: int,
 ) -> ReportTable:
     setting = comparison.place
-    size = setting.size and f"size {setting.size}"
-    about = ", ".join(filter(None, (setting.study, size, f"selection {setting.rule}")))
     return ReportTable(
         slug(table_name, *setting),
-        f"{title} on {setting.set} ({about})",
+        f"{title} on {setting.set} ({setting.title_words})",
         tuple(columns),
         rows,
         notes,

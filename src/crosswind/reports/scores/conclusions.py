@@ -410,9 +410,9 @@ def _table(
     notes: Sequence[str],
 ) -> ReportTable:
     place = concluded.place
-    size = place.size and f"size {place.size}"
-    about = ", ".join(filter(None, (place.study, size, f"selection {place.rule}")))
-    return ReportTable.of(slug(name, *place), f"{title} on {place.set} ({about})", rows, notes)
+    return ReportTable.of(
+        slug(name, *place), f"{title} on {place.set} ({place.title_words})", rows, notes
+    )
 
 
 def _room(names: Sequence[str]) -> int:

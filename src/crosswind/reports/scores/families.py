@@ -449,8 +449,6 @@ def _table(
     if table_name == "families" and len(view.shifted) > 1:
         columns = [*columns, "mean of shifts"]
     setting = view.place
-    size = setting.size and f"size {setting.size}"
-    about = ", ".join(filter(None, (setting.study, size, f"selection {setting.rule}")))
     extra_lines: dict[str, None] = {}
     if table_name == "families":
         for setting_results in view.places:
@@ -459,7 +457,7 @@ def _table(
     notes = [*notes, *oracle_notes(setting), *extra_lines]
     return ReportTable(
         slug(table_name, *setting),
-        f"{title} on {setting.set} ({about})",
+        f"{title} on {setting.set} ({setting.title_words})",
         tuple(columns),
         rows,
         notes,

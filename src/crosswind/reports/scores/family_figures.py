@@ -97,8 +97,8 @@ def shift_count_figure(view: Families) -> Figure | None:
     """Mean accuracy against the number of concurrent shifts, a panel a family, beside the mean of
     all rows. None where no shifts are concurrent."""
     by_count = shifts_by_count(view)
-    rows_by_family = rows_by_family_of(view)
-    if not by_count or not rows_by_family:
+    rows_by_family = rows_by_family_of(view) if by_count else {}
+    if not rows_by_family:
         return None
     points = _points_by_family(view, rows_by_family, by_count)
     all_points = points.pop(ALL_ROWS, [])

@@ -35,6 +35,12 @@ class Place(NamedTuple):
     set: str
     rule: str
 
+    @property
+    def title_words(self) -> str:
+        """Study, size and selection rule, as the titles of tables over data and models say them."""
+        size = self.size and f"size {self.size}"
+        return ", ".join(filter(None, (self.study, size, f"selection {self.rule}")))
+
 
 class ScoredRun(NamedTuple):
     """The key of a run in a report."""

@@ -105,14 +105,12 @@ def setting_table(curve: SettingCurve) -> ReportTable:
             cells["runs"] = spread.n
             rows.append(cells)
     at_place = curve.view.place
-    size = at_place.size and f"size {at_place.size}"
-    about = ", ".join(filter(None, (at_place.study, size, f"selection {at_place.rule}")))
     notes = [
         "Accuracies in %, means over the data sets and shifts that have every value, then over seeds;"
         " the step is the one that the rule chose, the value is not: every point of the grid counts."
         " Of the other settings of a grid the mean is taken."
     ]
-    title = f"Accuracy by {curve.setting} on {at_place.set} ({about})"
+    title = f"Accuracy by {curve.setting} on {at_place.set} ({at_place.title_words})"
     return ReportTable.of(slug(f"by-{curve.setting}", *at_place), title, rows, notes)
 
 

@@ -50,16 +50,21 @@ def shift_count_tables(view: Families) -> list[ReportTable]:
     """Mean accuracy of every family by shift, and by the number of concurrent shifts; empty where
     no shifts are concurrent."""
     by_count = shifts_by_count(view)
-    rows_by_family = rows_by_family_of(view)
-    if not by_count or not rows_by_family:
+    rows_by_family = rows_by_family_of(view) if by_count else {}
+    if not rows_by_family:
         return []
     single_shifts = {shift: [shift] for shift in view.shifts}
-    counted = {_count_words(count): shifts for count, shifts in by_count.items()}
-    listed = "; ".join(f"{words}: {', '.join(shifts)}" for words, shifts in counted.items())
+    by_words = {_count_words(count): shifts for count, shifts in by_count.items()}
+    listed = "; ".join(f"{words}: {', '.join(shifts)}" for words, shifts in by_words.items())
     return [
         _accuracy_table(view, "by-shift", "shift", single_shifts, rows_by_family),
         _accuracy_table(
-            view, "by-shift-count", "number of concurrent shifts", counted, rows_by_family, [listed]
+            view,
+            "by-shift-count",
+            "number of concurrent shifts",
+            by_words,
+            rows_by_family,
+            [listed],
         ),
     ]
 
@@ -94,9 +99,7 @@ def _accuracy_table(
         f"Accuracies in %, means over rows, shifts and data sets{over_words}.{left_out_words}"
     )
     setting = view.place
-    size = setting.size and f"size {setting.size}"
-    about = ", ".join(filter(None, (setting.study, size, f"selection {setting.rule}")))
-    title = f"Accuracy by {by} and family on {setting.set} ({about})"
+    title = f"Accuracy by {by} and family on {setting.set} ({setting.title_words})"
     all_notes = [about_means, *notes, *oracle_notes(setting)]
     return ReportTable.of(slug(name, *setting), title, table_rows, all_notes)
 
