@@ -167,6 +167,7 @@ def test_a_column_that_the_data_have_not_is_named() -> None:
 # -- columns of tables, found by their names -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_reads_its_own_columns_of_any_data_set(tmp_path: Path) -> None:
     """In another order every one of these gave other numbers, and estimates of 100%."""
     trained = cw.train("erm", SPLIT, DATA, model="tabular", steps=40, validate_every=20)
@@ -240,6 +241,7 @@ def test_other_columns_are_refused(make_data: Any, sentence: str) -> None:
         assert sentence in str(refused.value)
 
 
+@pytest.mark.slow
 def test_columns_that_a_person_names_are_as_many_as_the_model_reads() -> None:
     trained = cw.train("erm", SPLIT, DATA, **SETTINGS)
     renamed = dataset(FRAME.rename(columns={"dose": "mg"}), numbers=["mg", "age"])
@@ -289,6 +291,7 @@ def test_a_split_of_other_classes_is_refused() -> None:
         cw.evaluate(trained, split)
 
 
+@pytest.mark.slow
 def test_models_beside_and_features_read_their_own_columns_too(tmp_path: Path) -> None:
     swapped = dataset(numbers=["dose", "age"])
     other_split = cw.split(swapped, "ill", "site", cw.SpuriousCorrelation("site"), test=0.3)
@@ -351,6 +354,7 @@ def accuracies(values: dict[str, Any], out: Path) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_a_study_tests_on_another_table_in_the_columns_of_the_one_that_trains(
     tmp_path: Path,
 ) -> None:
@@ -415,6 +419,7 @@ def test_an_input_that_is_no_attribute_is_said_to_be_one(tmp_path: Path) -> None
         cw.plan(values)
 
 
+@pytest.mark.slow
 def test_columns_that_are_called_by_numbers_are_found_by_them(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     ill = draw.integers(0, 2, N)

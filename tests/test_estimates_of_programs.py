@@ -44,6 +44,7 @@ def accuracies(estimates: Any) -> dict[str, float]:
     return {row.estimator: row.estimate.accuracy for row in estimates.rows}
 
 
+@pytest.mark.slow
 def test_arrays_and_tensors_of_scores_are_taken_as_the_model_itself_is() -> None:
     by_model = cw.estimate(MODEL, NEW, SOURCE, label="label")
     assert str(by_model).startswith("LogisticRegression on the rows of data\n")

@@ -40,6 +40,7 @@ def renamed() -> polars.DataFrame:
     return FRAME.rename({"text": "review"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "source", "settings"),
     [
@@ -67,6 +68,7 @@ def test_what_a_program_holds_is_estimated_as_a_data_set_is(
         ]
 
 
+@pytest.mark.slow
 def test_parts_of_texts_are_estimated_and_without_labels_the_classes_are_the_models() -> None:
     pairs = FRAME.with_columns(first=polars.lit("it is said:"))
     data = cw.from_frame(pairs, text=["first", "text"], label="mood")

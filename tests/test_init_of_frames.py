@@ -27,6 +27,7 @@ def patients(**more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_same_call_again_is_no_harm_and_a_changed_study_is_not_written_over(
     tmp_path: Path,
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_same_call_again_is_no_harm_and_a_changed_study_is_not_written_over(
     assert "# mine" not in out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_table_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     mine = tmp_path / "ill.parquet"
     polars.DataFrame({"a": [1, 2]}).write_parquet(mine)
@@ -55,6 +57,7 @@ def test_a_table_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [mine]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "reason"),
     [

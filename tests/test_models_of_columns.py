@@ -59,6 +59,7 @@ def rewritten(column: str, **new: Any) -> polars.DataFrame:
     return NEW.with_columns(polars.Series(column, [new.get(text, text) for text in texts]))
 
 
+@pytest.mark.slow
 def test_columns_stand_in_the_card_and_are_read_by_their_names(trained: Any, saved: str) -> None:
     card = yaml.safe_load(Path(saved).with_suffix(".yaml").read_text(encoding="utf-8"))
     assert card["width"] == 8
@@ -174,6 +175,7 @@ def test_a_card_that_does_not_fit_is_one_sentence(
     assert words in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_table_with_categories_is_asked_about_a_new_file(tmp_path: Path) -> None:
     KNOWN.write_csv(tmp_path / "known.csv")
     NEW.drop("ill").write_csv(tmp_path / "new.csv")

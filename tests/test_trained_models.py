@@ -209,6 +209,7 @@ def test_a_fitted_estimator_is_asked_on_frames(classifier: Any, form: str) -> No
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_arrays_and_data_sets_are_asked_too(classifier: Any) -> None:
     source, new = patients(300, 2), patients(300, 3)
@@ -264,6 +265,7 @@ def test_an_estimate_ends_in_what_it_cannot_see_and_how_to_look(classifier: Any)
 # -- a study for a frame ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_frame_is_proposed_a_study_and_run(tmp_path: Path) -> None:
     proposed = cw.init(patients(500, 4).to_pandas(), label="ill", out=tmp_path / "ill.yaml")
     assert "label 'ill': no " in str(proposed) and "'mark' goes with 'ill'" in str(proposed)
@@ -278,6 +280,7 @@ def test_a_frame_is_proposed_a_study_and_run(tmp_path: Path) -> None:
     assert results.summary.failed == 0 and len(results.rows) >= 4
 
 
+@pytest.mark.slow
 def test_a_frame_that_cannot_be_proposed_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="out: is needed for a frame"):
         cw.init(patients())
@@ -297,6 +300,7 @@ classifier = LogisticRegression().fit(x, size.astype(str))  # its classes are "1
 """
 
 
+@pytest.mark.slow
 def test_a_fitted_estimator_is_a_model_of_a_study(tmp_path: Path) -> None:
     """Its classes stand as texts do, those of the study as numbers do."""
     (tmp_path / "fitted.py").write_text(CLASSIFIER)

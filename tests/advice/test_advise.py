@@ -64,6 +64,7 @@ def evidence(out: Path) -> polars.DataFrame:
         return evidence_of(store, "advised")
 
 
+@pytest.mark.slow
 def test_evidence_of_a_store_is_its_scores_beside_plain_training(
     out: Path, evidence: polars.DataFrame
 ) -> None:
@@ -174,6 +175,7 @@ def test_the_worth_of_the_choice_is_said_as_it_was_measured() -> None:
     assert "was not measured" in Validation().in_words
 
 
+@pytest.mark.slow
 def test_a_finished_study_is_advised_on_with_its_own_results_and_a_study_is_written(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +195,7 @@ def test_a_finished_study_is_advised_on_with_its_own_results_and_a_study_is_writ
     assert all(entry["methods"] and entry["answer"] for entry in entries)
 
 
+@pytest.mark.slow
 def test_a_table_and_a_study_and_a_description_are_advised_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +239,7 @@ def test_a_method_of_convolutional_models_is_not_advised_where_no_such_model_rea
     assert "ubnet" in {entry.method for entry in advise({"mine": pictures})[0].methods}
 
 
+@pytest.mark.slow
 def test_two_tables_are_advised_on_by_what_shifts_between_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

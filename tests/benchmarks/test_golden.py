@@ -143,6 +143,7 @@ def test_a_new_sentence_is_no_other_figure(
     ) and "1 figures differ" in carry.golden_is_equal("method-c")
 
 
+@pytest.mark.slow
 def test_breaks_are_complete_stand_once_and_their_tests_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

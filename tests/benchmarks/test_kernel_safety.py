@@ -54,6 +54,7 @@ def check(rows: list[dict[str, Any]]) -> None:
             assert any(known(row["kind"], suspect) for suspect in suspects), (text, row)
 
 
+@pytest.mark.slow
 def test_the_grid_is_that_of_the_record_s_words() -> None:
     drill = program()
     assert len(drill.cases_of("conv")) == 17 * 7 * 3 * 33 * 2

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -26,6 +28,7 @@ print(json.dumps(faults))
 """
 
 
+@pytest.mark.slow
 def test_what_every_program_imports_is_there() -> None:
     assert len(PROGRAMS) >= 50
     done = subprocess.run(

@@ -43,6 +43,7 @@ def refusal(words: str, capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err.strip()
 
 
+@pytest.mark.slow
 def test_a_store_that_was_copied_names_its_own_page(
     ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +205,7 @@ def test_what_the_next_command_could_not_read_is_refused_by_the_first(
     assert problem.replace("--out: FILE", f"--out: {file}") in refusal(typed, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_study_that_takes_the_place_of_another_says_so(
     ended: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -54,6 +54,7 @@ def run(folder: Path, *words: str) -> int:
     return _status(["audit", *options, *words])
 
 
+@pytest.mark.slow
 def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder) == 0
     out = capsys.readouterr().out
@@ -130,6 +131,7 @@ def check(value: Any, form: Any, where: str = "") -> None:
         )
 
 
+@pytest.mark.slow
 def test_json_has_one_form(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A change of these names is a change of the form's number, which programs read."""
     assert run(folder, "--json") == 0
@@ -152,6 +154,7 @@ def test_json_has_one_form(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     }
 
 
+@pytest.mark.slow
 def test_columns_names_and_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder, "--columns", "light, age", "--names", "age", "--json", "--seed", "3") == 0
     report = json.loads(capsys.readouterr().out)
@@ -219,6 +222,7 @@ def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--target" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["attribute", "label"])
 def test_a_column_without_text_is_left_out_or_refused(
     role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

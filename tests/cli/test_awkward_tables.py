@@ -53,6 +53,7 @@ def test_pictures_are_read_or_refused(name: str, tmp_path: Path, monkeypatch: An
     assert words in said_of(write_pictures(tmp_path, file_name), monkeypatch)
 
 
+@pytest.mark.slow
 def test_what_is_no_table_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     others = write_others(tmp_path)
     assert len(others) == 9

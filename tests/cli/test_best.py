@@ -27,6 +27,7 @@ def searched(folder: Path, **changes: Any) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -63,6 +64,7 @@ def test_the_best_point_of_each_method_is_frozen_on_fresh_seeds(
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_search_is_frozen_too_and_printed_where_no_file_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -152,6 +154,7 @@ def test_a_rule_that_no_run_followed_is_not_waited_for(
     assert _status(["best", out, "--rule", "last"]) == 0, "every run follows it"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_the_score_and_the_set_that_chose_are_named_and_an_oracle_is_called_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

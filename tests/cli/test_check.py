@@ -14,6 +14,7 @@ from crosswind.storage.artifacts import artifact_folder
 from crosswind.storage.store import Store
 
 
+@pytest.mark.slow
 def test_no_verb_is_silent_about_damaged_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,7 @@ def of_function(world: Path) -> Any:
     return asked(world)
 
 
+@pytest.mark.slow
 def test_every_estimate_of_a_function(of_function: Any) -> None:
     estimates = of_function
     assert estimates.n == 100
@@ -175,6 +176,7 @@ def test_doubtful_rows_of_a_function_are_shown_least_sure_first(of_function: Any
     assert "<table>" in estimates._repr_html_()
 
 
+@pytest.mark.slow
 def test_the_pool_is_asked_for_once_whatever_reads_its_neighbours(world: Path) -> None:
     centres = np.load(world / "centres.npy")
     shown = []
@@ -196,6 +198,7 @@ def test_the_pool_is_asked_for_once_whatever_reads_its_neighbours(world: Path) -
     assert rows > 0
 
 
+@pytest.mark.slow
 def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
     names = ["average-confidence", "atc-mc", "nuclear-norm"]
     from_logits, from_probabilities = (
@@ -208,6 +211,7 @@ def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
             assert mine[key] == pytest.approx(theirs[key], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_labels_of_the_target_change_nothing(world: Path) -> None:
     """Not even where its table has them: two tables whose labels differ give the same numbers."""
     tables = [world / name for name in ("new.csv", "turned.csv")]
@@ -219,6 +223,7 @@ def test_labels_of_the_target_change_nothing(world: Path) -> None:
     assert with_labels["believed"] is not None
 
 
+@pytest.mark.slow
 def test_a_run_is_its_own_source(tmp_path: Path) -> None:
     study = {
         "name": "small",
@@ -317,6 +322,7 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
     assert estimates.n == 100
 
 
+@pytest.mark.slow
 def test_an_estimator_of_several_models_whose_code_fails_is_left_out(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +336,7 @@ def test_an_estimator_of_several_models_whose_code_fails_is_left_out(
     assert dict(estimates.left_out)["disagreement"] == why
 
 
+@pytest.mark.slow
 def test_models_are_compared(world: Path) -> None:
     """Agreement is what two functions agree on, by counting; three and labels fit the line."""
     names = ["disagreement", "agreement-on-the-line"]
@@ -355,6 +362,7 @@ def test_models_are_compared(world: Path) -> None:
     assert {row.estimator for row in three.rows} == set(names)
 
 
+@pytest.mark.slow
 def test_a_table_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = (
         "def near(texts):\n    return [[float('good' in text), float('bad' in text)] for text in"
@@ -430,6 +438,7 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+@pytest.mark.slow
 def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
     estimates = asked(world, model=f"{world}/model.py:labels")
     assert [row.estimator for row in estimates.rows] == ["ni-randaugment"]
@@ -439,6 +448,7 @@ def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     shutil.copytree(world / "known" / "3", tmp_path / "odd" / "horse")
@@ -614,6 +624,7 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(cases) == 35
 
 
+@pytest.mark.slow
 def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -> None:
     """Mostly one digit, as bright as the source: what is believed learned from copies whose labels
     shift so, and is right."""

@@ -347,6 +347,7 @@ def test_a_table_of_changed_bytes(
     assert min(answers.found.values()) > 0, answers.found
 
 
+@pytest.mark.slow
 @counts(30, 3000)
 def test_pictures_of_changed_bytes(count: int, tmp_path: Path) -> None:
     from crosswind.core.errors import DataError

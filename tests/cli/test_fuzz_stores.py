@@ -310,6 +310,7 @@ def test_the_reader_finds_what_is_put_in(good: Path, reports: Reports, tmp_path:
             read_page(tmp_path / "page.html")
 
 
+@pytest.mark.slow
 @counts(10, 1000)
 def test_a_store_of_changed_bytes(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
     raw, out = (good / "store.sqlite").read_bytes(), tmp_path / "out"
@@ -332,6 +333,7 @@ def test_a_store_of_changed_bytes(count: int, good: Path, reports: Reports, tmp_
     assert min(reports.found.values()) > 0, reports.found
 
 
+@pytest.mark.slow
 @counts(10, 1000)
 def test_a_store_of_strange_values(
     count: int, good: Path, reports: Reports, tmp_path: Path
@@ -371,6 +373,7 @@ def test_a_store_of_strange_values(
     assert reports.found[0] > 0, reports.found
 
 
+@pytest.mark.slow
 @counts(10, 1000)
 def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -404,6 +407,7 @@ def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_p
     assert reports.found[0] > 0, reports.found
 
 
+@pytest.mark.slow
 @counts(10, 1000)
 def test_a_store_with_damaged_files(
     count: int, good: Path, reports: Reports, tmp_path: Path
@@ -471,6 +475,7 @@ def test_an_unusual_store_has_a_page(shape: str, reports: Reports, tmp_path: Pat
         )
 
 
+@pytest.mark.slow
 def test_names_are_only_words(reports: Reports, tmp_path: Path) -> None:
     words = [
         word

@@ -63,6 +63,7 @@ SHORT = ["training.steps=2", "training.validate_every=1", "split_seeds=2", "meth
 SETTINGS = [word for setting in SHORT for word in ("--set", setting)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_the_study_that_is_written_is_planned_and_run(
     table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
@@ -95,6 +96,7 @@ def test_the_study_that_is_written_is_planned_and_run(
     assert "birds.yaml is there already; name another file, or --force" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_pictures_whose_attributes_are_tied_unlike_run_as_proposed(
     table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
@@ -188,6 +190,7 @@ def test_one_refusal_says_all_that_stands_in_the_way(tmp_path: Path, capsys: Any
     assert "and it has no label: 'kind' has 0 classes of 6 rows or more (a 3, b 3)" in error
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_text_and_a_label_alone_are_a_study_over_the_length(
     tmp_path: Path, capsys: Any, monkeypatch: Any
@@ -530,6 +533,7 @@ def test_a_few_empty_cells_are_left_out_with_their_number(tmp_path: Path) -> Non
     assert any("ruler: empty in 200 of 600 rows" in note for note in notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absolute", [False, True])
 def test_a_study_in_another_folder_names_its_table_from_there(
     table: Path, tmp_path: Path, monkeypatch: Any, capsys: Any, absolute: bool
@@ -591,6 +595,7 @@ def test_a_heavy_study_has_fewer_methods_and_never_fewer_than_ten_repeats(
     assert "jtt is not tried: too few repeats would fit in a few minutes" in study.notes
 
 
+@pytest.mark.slow
 def test_a_busy_machine_gets_the_same_proposal_and_another_time(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -645,6 +650,7 @@ def test_a_forest_answers_beside_the_network_where_it_can_be_kept(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pixels", "side"), [(16, 16), (8, 16), (17, 32), (200, 32)])
 def test_small_pictures_are_not_made_larger(tmp_path: Path, pixels: int, side: int) -> None:
     path = write_pictures(tmp_path, lambda row: f"img/{row:04}.png", pixels)
@@ -776,6 +782,7 @@ def test_numbers_of_patients_of_one_row_each_are_identifiers(tmp_path: Path) -> 
     assert draft.unit is None and draft.options["numbers"] == ["age"]
 
 
+@pytest.mark.slow
 def test_columns_are_looked_at_once_and_not_beside_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -844,6 +851,7 @@ def test_rows_of_nobody_are_left_out_or_named(tmp_path: Path) -> None:
         assert plan.runs
 
 
+@pytest.mark.slow
 def test_cells_that_lack_rows_are_told_once_a_set(tmp_path: Path) -> None:
     """Under nearly every split seed another few rows are lacking where patients stay together."""
     path = patients(tmp_path / "moles.csv", tie=0.8, patient_id=[i // 4 for i in range(600)])
@@ -857,6 +865,7 @@ def test_cells_that_lack_rows_are_told_once_a_set(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_wide_table_says_how_many_inputs_there_are_and_which_columns_are_none(
     tmp_path: Path, capsys: Any
 ) -> None:

@@ -61,6 +61,7 @@ def test_attributes_of_names_that_are_nearly_one_have_their_own_entries(tmp_path
     assert {"ruler_ old", "ruler_ old_2"} <= entries.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attribute", "name"),
     [
@@ -82,6 +83,7 @@ def test_data_are_called_as_their_attribute_or_in_a_plain_word(
     assert any(note.startswith(f"{attribute}: every shift trains on") for note in study.notes)
 
 
+@pytest.mark.slow
 def test_columns_that_are_the_classes_of_one_label_are_said(
     tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -258,6 +258,7 @@ def test_the_page_is_utf8(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "M\\xfcnchen \\xff\\xfe" in text
 
 
+@pytest.mark.slow
 def test_a_process_of_an_ascii_locale_prints(folder: Path) -> None:
     locale = {
         "LC_ALL": "C",

@@ -64,6 +64,7 @@ def test_a_split_shows_the_rows_of_every_cell() -> None:
     assert f"\nall\n{len(split.train)}\n" in shown.words.replace("\n\n", "\n")
 
 
+@pytest.mark.slow
 def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path) -> None:
     planned = PageWords(cw.plan({**STUDY, "name": "shown"})._repr_html_())
     assert "Study shown: 8 runs" in planned.words and planned.tags.count("tr") == 1 + 2

@@ -115,6 +115,7 @@ def test_spurious_correlation_has_the_counterexamples(
     }
 
 
+@pytest.mark.slow
 def test_a_plan_says_which_law_validation_follows(capsys: pytest.CaptureFixture[str]) -> None:
     for study, law, words in [
         ("demo", "train", "as training, supplements among them"),

@@ -212,6 +212,7 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
 
 
+@pytest.mark.slow
 def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(
     tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
@@ -246,6 +247,7 @@ def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(
     )
 
 
+@pytest.mark.slow
 def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     polars.DataFrame({"label": ["a", "b"] * 9, "kind": ["c", "d"] * 9}).write_csv("plain.csv")

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.models.test_sklearn_estimator import table_and_study
 
@@ -29,6 +30,7 @@ def started(*words: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_it_is_looked_again_until_all_is_done(tmp_path: Path) -> None:
     file = table_and_study(tmp_path)
     study = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -93,6 +93,7 @@ def test_a_name_is_shown_without_its_kind(
     assert capsys.readouterr().out.startswith(first)
 
 
+@pytest.mark.slow
 def test_a_study_goes_into_a_folder_that_is_made_for_it(tables: Path) -> None:
     words = ["init", "train.csv", "--label", "sick", "--out", "studies/new/sick.yaml"]
     assert _status(words) == 0

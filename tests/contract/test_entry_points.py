@@ -38,6 +38,7 @@ def study_in(folder: Path, **changes: object) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_plug_ins_are_found_in_modules_packages_and_folders_without_init(tmp_path: Path) -> None:
     for number, (file, module) in enumerate(
         {"a.py": "a", "b/__init__.py": "b", "c/d/e.py": "c.d.e", "f/__init__.py": "f.g"}.items()

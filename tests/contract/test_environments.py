@@ -71,6 +71,7 @@ def test_the_sweep_finds_the_methods() -> None:
     assert len(EVEN) >= 6 and {"irm", "deepcoral", "dann"} <= set(EVEN)
 
 
+@pytest.mark.slow
 def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path) -> None:
     plan = planned()
     assert not any(

@@ -137,6 +137,7 @@ INTRICATE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INTRICATE)
 def test_30_steps_at_the_defaults_are_not_erm(name: str) -> None:
     """Every setting as it is declared; most of these have no limit, so the test above does not see

@@ -107,6 +107,7 @@ def refusal(study: dict[str, Any], method: Any, model: str) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(
     study: dict[str, Any],
 ) -> None:

@@ -96,6 +96,7 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
                 waiting.append(node)
 
 
+@pytest.mark.slow
 def test_what_windows_lacks_is_used_where_it_is_known_to_be() -> None:
     modules = parsed()
     assert len(modules) > 450
@@ -119,6 +120,7 @@ def test_what_windows_lacks_is_recognised(text: str, names: set[str]) -> None:
     assert posix_names(ast.parse(text)) == names
 
 
+@pytest.mark.slow
 def test_what_linux_alone_has_is_asked_for_before_it_is_used() -> None:
     """By `hasattr`, the platform, or an `OSError` that is caught; `/proc` likewise."""
     asked = 0

@@ -41,6 +41,7 @@ def files_of(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_its_studies_and_its_records_and_nothing_else(
     built: Path,
 ) -> None:
@@ -93,6 +94,7 @@ def test_the_requirements_of_the_wheel_leave_room_beside_other_packages(built: P
     assert ">=2.6" in torch and "<3" in torch
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as sdist:
@@ -118,6 +120,7 @@ def test_they_are_small(built: Path) -> None:
     assert all(size < LARGEST[ending] for ending, size in sizes.items()), sizes
 
 
+@pytest.mark.slow
 def test_an_index_takes_them_and_a_stray_module_is_complained_of(
     built: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ def _is_in(generation: int | None, value: object) -> bool:
     return any(each is value for each in gc.get_objects(generation))
 
 
+@pytest.mark.slow
 def test_values_of_before_are_old_afterwards_and_are_looked_through_no_more() -> None:
     gc.enable()
     with no_collection():
@@ -31,6 +32,7 @@ def test_values_of_before_are_old_afterwards_and_are_looked_through_no_more() ->
     assert _is_in(2, values) and _is_in(2, values[0])
 
 
+@pytest.mark.slow
 def test_garbage_of_inside_is_collected_afterwards() -> None:
     class Node:
         pass
@@ -43,6 +45,7 @@ def test_garbage_of_inside_is_collected_afterwards() -> None:
     assert not any(type(each) is Node for each in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_what_the_program_froze_stays_frozen() -> None:
     gc.enable()
     gc.freeze()

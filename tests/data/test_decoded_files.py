@@ -204,6 +204,7 @@ np.save(sys.argv[2], all_pictures(opened(Path(sys.argv[1]))))
 """
 
 
+@pytest.mark.slow
 def test_processes_and_threads_at_once_read_the_same_pixels(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

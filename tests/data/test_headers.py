@@ -180,6 +180,7 @@ def birds(folder: Path) -> str:
     return written(folder, lines_of(["img/{i}.jpg,{bird},{place}"]))
 
 
+@pytest.mark.slow
 def test_init_takes_the_names_and_writes_them_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

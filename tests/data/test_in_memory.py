@@ -137,6 +137,7 @@ def test_what_is_no_data_is_one_sentence() -> None:
         cw.from_torch([np.zeros((2, 2), np.uint8)])
 
 
+@pytest.mark.slow
 def test_results_of_a_study_are_a_frame(tmp_path: Path) -> None:
     results = cw.run_study(
         "demo", tmp_path / "out", scale="tiny", settings=["methods={erm: {}}", "claims=[]"]
@@ -153,6 +154,7 @@ def test_results_of_a_study_are_a_frame(tmp_path: Path) -> None:
     assert frame.filter(polars.col("set") == "test")["accuracy"].is_between(0, 1).all()
 
 
+@pytest.mark.slow
 def test_a_study_runs_on_a_data_set_of_the_program(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (160, 8, 8, 3), dtype=np.uint8)

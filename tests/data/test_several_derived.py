@@ -116,6 +116,7 @@ def test_shifts_act_on_each_of_them() -> None:
     assert len(draws["none"].cells) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_study_of_them_runs_and_is_scored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -375,6 +375,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelled", CASES)
 def test_a_proposed_study_takes_two_spellings_as_one_value(
     spelled: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -388,6 +389,7 @@ def test_a_proposed_study_takes_two_spellings_as_one_value(
     assert {draw.shift: len(draw.cells) for draw in plan.draws} == {"none": 4, "SC": 4}
 
 
+@pytest.mark.slow
 def test_genotypes_stay_apart_in_a_proposed_study(tmp_path: Path) -> None:
     of_table(
         tmp_path,

@@ -33,6 +33,7 @@ ABORTS = (
 )
 
 
+@pytest.mark.slow
 def test_rows_come_whole(tmp_path: Path) -> None:
     rows = polars.DataFrame(
         {
@@ -49,6 +50,7 @@ def test_rows_come_whole(tmp_path: Path) -> None:
     assert_frame_equal(read_table(str(place), "path"), rows)
 
 
+@pytest.mark.slow
 def test_a_file_at_which_the_reader_aborts_is_one_sentence(tmp_path: Path) -> None:
     place = tmp_path / "rows.parquet"
     place.write_bytes(zlib.decompress(base64.b85decode(ABORTS)))
@@ -69,6 +71,7 @@ def test_a_file_at_which_the_reader_aborts_is_one_sentence(tmp_path: Path) -> No
         read_table(str(place), "path")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its data limit")
 def test_a_small_file_of_many_rows_takes_no_more_memory_than_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

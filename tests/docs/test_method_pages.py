@@ -28,6 +28,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> None:
     pages = script.pages()
     assert len(pages) >= 22 and {f"{known.name}.md" for known in listing("methods")} < set(pages)
@@ -36,6 +37,7 @@ def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> Non
     assert differ == [], checklist() or "run: python -m tools.make_methods"
 
 
+@pytest.mark.slow
 def test_links_lead_somewhere(script: ModuleType) -> None:
     links = [
         link for text in script.pages().values() for link in re.findall(r"\]\(([^)#\s]+)", text)
@@ -45,6 +47,7 @@ def test_links_lead_somewhere(script: ModuleType) -> None:
     assert dead == [], checklist() or dead
 
 
+@pytest.mark.slow
 def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
     irm = script.pages()["irm.md"]
     assert (
@@ -53,6 +56,7 @@ def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
     assert r"| \[0, inf) |" in irm and "```bibtex\n@article{arjovsky2019invariant" in irm
 
 
+@pytest.mark.slow
 def test_every_measured_claim_is_on_its_page(script: ModuleType) -> None:
     pages, counted = script.pages(), 0
     for name in (path.stem for path in FOLDER.iterdir() if path.stem != "README"):

@@ -118,6 +118,7 @@ def is_documented(entry: griffe.Object) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_every_public_name_says_what_it_is() -> None:
     objects = public_objects()
     kinds = Counter(entry.kind.value for _, entry in objects)

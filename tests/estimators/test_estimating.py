@@ -255,6 +255,7 @@ def test_conformal_quantiles_by_hand() -> None:
     assert (least_families(), least_families(sides=2), least_families(0.8)) == (9, 19, 4)
 
 
+@pytest.mark.slow
 def test_conformal_intervals_cover_as_often_as_they_say() -> None:
     """A family that can be exchanged with those of the pool is held 9 times in 10, however many
     there are: of one set each."""
@@ -419,6 +420,7 @@ def test_interval_of_rows_equals_an_obvious_reference() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator", [AverageConfidence(), DifferenceOfConfidences()], ids=["average", "difference"]
 )

@@ -116,6 +116,7 @@ def test_one_row_to_estimate_may_be_right_or_wrong() -> None:
         assert isinstance(estimate, Estimate) and estimate.low is not None and estimate.low < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "new"), [(3, 100), (10, 40), (40, 150), (300, 200)])
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_intervals_of_few_rows_hold(

@@ -96,6 +96,7 @@ def test_an_answer_that_names_no_class_agrees_with_none() -> None:
     assert float(invariances(partly_unreadable, "agreement")[0]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 def test_floors_of_answers_at_random() -> None:
     """The largest share falls with the number of votes, the agreement is 1/k for all; the exact
     largest by counting all 2^5."""

@@ -59,6 +59,7 @@ def test_classes_that_are_alike() -> None:
     assert max(errors(THRESHOLDS + TRANSPORTS, source, same)) < 0.02
 
 
+@pytest.mark.slow
 def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so() -> None:
     source, target = made(0, 8000, (0.8, 0.1, 0.1), APART), made(1, 8000, (0.05, 0.15, 0.8), APART)
     every: list[Estimator] = [*THRESHOLDS, AverageConfidence()]
@@ -85,6 +86,7 @@ def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so(
         )
 
 
+@pytest.mark.slow
 def test_other_shifts_and_none_are_not_taken_for_one() -> None:
     """Without a shift at most 1 of 60 sets is told of, and of 30 with noisier inputs none; of 60
     with other shares 55."""
@@ -104,6 +106,7 @@ def test_other_shifts_and_none_are_not_taken_for_one() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_shares_of_the_labels_are_found_again() -> None:
     """Also of a class that is gone and of one that the source lacks; without a shift p is below .05
     in 10 of 100 at most."""

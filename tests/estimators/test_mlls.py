@@ -73,6 +73,7 @@ def test_the_shares_are_the_likeliest(k: int, sharp: float) -> None:
     assert slopes.max() < 1 + 1e-5 and shares @ np.abs(slopes - 1) < 1e-5
 
 
+@pytest.mark.slow
 def test_classes_that_overlap_have_the_likeliest_shares_too() -> None:
     """Of these the plain EM algorithm needs 7,000 passes; after 300 it was 1.7e-6 from the end."""
     random = np.random.default_rng(20_000)

@@ -137,6 +137,7 @@ def test_calibration_error_pools_rows_of_a_bin() -> None:
     assert score_values == pytest.approx(0.225, abs=1e-15)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
 def test_calibration_error_equals_the_loop(rows: list[tuple[float, bool]]) -> None:
     confidence, right = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])

@@ -98,6 +98,7 @@ def test_rows_of_table_3_follow_from_equation_1() -> None:
     assert wrong == set(), wrong
 
 
+@pytest.mark.slow
 def test_the_interval_covers_over_rows_and_seeds() -> None:
     """Runs whose true accuracies vary; 95% intervals hold the true rho, 0.5 / 0.8, in 90% of 200
     trials or more."""

@@ -57,6 +57,7 @@ def test_what_only_methods_differ_by_is_of_methods() -> None:
     assert shared.shares == pytest.approx({SEED: 0, SHIFT: 0, METHOD: 1, TOGETHER: 0})
 
 
+@pytest.mark.slow
 def test_drawn_scores_have_the_components_that_they_were_drawn_with() -> None:
     rng = np.random.default_rng(0)
     wanted = {

@@ -89,6 +89,7 @@ def test_a_round_sees_a_run_that_is_lost(tmp_path: Path) -> None:
         drill.look()
 
 
+@pytest.mark.slow
 def test_a_round_sees_a_run_that_is_done_again(tmp_path: Path) -> None:
     drill = ended(tmp_path)
     with drill.log_file.open("a", encoding="utf-8") as log:

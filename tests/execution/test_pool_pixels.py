@@ -75,6 +75,7 @@ def open_regions() -> list[str]:
     return [name for name in open_paths if "crosswind-pixels" in name]
 
 
+@pytest.mark.slow
 def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_path: Path) -> None:
     before = open_regions()
     with WorkerPool("tests.execution.counted:execute", 2, [counted.MODULE]) as pool:
@@ -92,6 +93,7 @@ def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_pa
     assert open_regions() == before and pool._pixels is None
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_draws_costs_no_bit(
     counted: ModuleType, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_worker_that_dies_while_it_draws_costs_no_bit(
     assert drawn(tmp_path) == Counter(range(3000))
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_all_workers(counted: ModuleType, tmp_path: Path) -> None:
     with WorkerPool(
         "tests.execution.counted:execute", 2, [counted.MODULE], memory=1000 * 768

@@ -257,6 +257,7 @@ def test_resources_are_of_the_method_else_of_the_study_else_of_the_device(tmp_pa
         parse_resources([1], "resources")
 
 
+@pytest.mark.slow
 def test_paths_of_a_specification_are_found_and_replaced(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("a,b\n1,2\n", encoding="utf-8")

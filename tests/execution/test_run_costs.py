@@ -48,6 +48,7 @@ def test_the_sum_of_a_study_is_that_of_its_fits() -> None:
     )
 
 
+@pytest.mark.slow
 def test_each_method_is_measured_and_its_steps_are_those_that_it_takes(tmp_path: Path) -> None:
     scheduled = {**STUDY["training"], "warmup": 10, "schedule": "step", "decay_every": 12}
     methods = {"erm": {}, "jtt": {"training": {"epochs": 1}}, "irm": {}}
@@ -65,6 +66,7 @@ def test_each_method_is_measured_and_its_steps_are_those_that_it_takes(tmp_path:
     assert cost.asked == 0 and cost.seconds > 0 and cost.gpu_seconds == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_the_disk_is_what_runs_then_fill(tmp_path: Path) -> None:
     study = {**STUDY, "methods": ["erm", "jtt"]}

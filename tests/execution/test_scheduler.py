@@ -63,6 +63,7 @@ def words(log_file):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_engine_or_workers(tmp_path):
     numbers_found = []
     for workers in (0, 1, 2):
@@ -76,6 +77,7 @@ def test_results_do_not_depend_on_engine_or_workers(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_run_starts_after_those_it_needs(tmp_path):
     done(tmp_path / "out", graph(tmp_path / "log", seconds=0.0), 2)
     lines = [line.rsplit(" ", 1)[0] for line in (tmp_path / "log").read_text().splitlines()]
@@ -88,6 +90,7 @@ def test_a_run_starts_after_those_it_needs(tmp_path):
         ) < lines.index(f"start top{i}")
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_done_again(tmp_path):
     runs = graph(tmp_path / "log", seconds=0.0)
     done(tmp_path / "out", runs[-4:])
@@ -389,6 +392,7 @@ def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
     assert (summary.finished, summary.failed, summary.executed) == (6, 1, 6) and summary.stopped
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
     for job in ("tests.execution.toys:nothing", "no.such.module:job", "nonsense"):
         with Store.open(tmp_path / job, create=True) as store, WorkerPool(job, 1) as engine:
@@ -585,6 +589,7 @@ done(Path({str(tmp_path / "out")!r}), [planned("long", steps=1, seconds=60, log=
     until(lambda: not any(process_start(pid) for pid in workers_in(tmp_path / "log")), 2.0)
 
 
+@pytest.mark.slow
 def test_two_drivers_on_one_store_share_the_work(tmp_path):
     out, log_file = tmp_path / "out", tmp_path / "log"
     processes = [start(out, log_file, 2), start(out, log_file, 1), start(out, log_file, 0)]
@@ -645,6 +650,7 @@ def test_what_a_run_started_ends_with_it(tmp_path):
     until(lambda: process_start(child) is None, 2.0)
 
 
+@pytest.mark.slow
 def test_workers_are_kept_from_study_to_study_and_one_that_dies_between_them_costs_nothing(
     tmp_path,
 ):
@@ -693,6 +699,7 @@ def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
     """One claim, one process, one transaction; a later plan with one more follower does that one
@@ -711,6 +718,7 @@ def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
     ] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("bad", ["fit", "second"])
 def test_of_jobs_that_follow_each_other_all_fail_or_none(bad, workers, tmp_path):

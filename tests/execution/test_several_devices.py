@@ -114,6 +114,7 @@ def test_a_cluster_of_this_machine_has_room_for_every_process_of_a_run(
     assert on_cluster == inline and not summary.failed
 
 
+@pytest.mark.slow
 def test_several_processes_in_this_one_and_in_a_pool_give_the_same_bits(
     tmp_path: Path, inline: list[dict[str, Any]]
 ) -> None:
@@ -198,6 +199,7 @@ class OfAProgram(Method):
 """
 
 
+@pytest.mark.slow
 def test_a_method_of_a_program_is_known_to_every_process(tmp_path: Path) -> None:
     (tmp_path / "own_method.py").write_text(OWN_METHOD)
     study = {

@@ -302,6 +302,7 @@ def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
             assert predictions.logits.tobytes() == second[rule][name].logits.tobytes()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
     from crosswind.methods.base import Batch, Loss, Method, Modules, State
 
@@ -489,6 +490,7 @@ def test_a_file_of_weights_is_in_the_key_by_its_bytes_and_not_by_its_place(tmp_p
         keys(tmp_path / "a", weights_sha256="0" * 64)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
     tmp_path: Path, capsys: Any
@@ -561,6 +563,7 @@ def test_rules_by_other_scores_need_their_set_and_are_known_by_name() -> None:
     assert chosen == [*RULES, "last"] and len(chosen) == 10
 
 
+@pytest.mark.slow
 def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
     """Step and point of a grid by one score, on one set; of the step the metrics of the set tell
     the same as training did."""

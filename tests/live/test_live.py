@@ -97,6 +97,7 @@ def mixed(store_folder: Path, tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_state_says_what_the_store_holds(mixed: Path) -> None:
     with Store.open(mixed) as store:
         state = LiveStudy(store, "live").look()
@@ -383,6 +384,7 @@ def test_a_token_may_be_chosen_but_not_a_weak_one(
         assert asked(server, "/metrics?token=a-token-of-my-own-1235")[0] == 403
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_page_follows_a_run_in_a_browser(tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe

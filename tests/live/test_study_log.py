@@ -112,6 +112,7 @@ def check_calls(calls: list[Any], score_rows: list[dict[str, Any]]) -> None:
         assert scores[f"{row['rule']}/{row['set']}/accuracy"] == row["metrics"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_run_is_told_of_while_it_trains_and_whole_at_its_end(tmp_path: Path) -> None:
     plan, tool = plan_of(str(written(tmp_path))), Notebook()
     assert run_with(plan, tmp_path / "out", tool, workers=1) == []
@@ -176,6 +177,7 @@ def test_a_tool_that_never_answers_holds_a_study_for_a_bounded_time(
     assert len(of_kind(working, "ended")) == RUNS
 
 
+@pytest.mark.slow
 def test_runs_that_were_done_before_are_left_to_export_and_failed_ones_are_told_of(
     tmp_path: Path,
 ) -> None:
@@ -338,6 +340,7 @@ def test_a_run_that_tensorboard_was_left_with_is_begun_anew(tmp_path: Path) -> N
     assert not earlier & {file.name for file in folder.glob("events*")}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_logged_to_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,6 +192,7 @@ def test_the_phases_and_the_rest_are_the_runs_steps(
     assert stage_steps == lengths
 
 
+@pytest.mark.slow
 def test_without_entropy_it_is_ada_and_without_phases_both_are_erm() -> None:
     ada, two, three = run(ADA(), steps=20), run(MEADA(eta=0.0), steps=20), run(MEADA(), steps=20)
     assert same_weights(ada, two) and not same_weights(ada, three)
@@ -247,6 +248,7 @@ def test_copies_that_are_the_rows_again_are_doubted() -> None:
     assert not [text for text in (*moved.warnings, *none.warnings) if "ascent" in text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ada", "me-ada"])
 def test_pictures_and_their_copies_are_shown(name: str) -> None:
     trajectory = run(load("methods", name)(), model="small-cnn", steps=20)

@@ -149,6 +149,7 @@ def test_labels_have_no_part_in_codes() -> None:
     assert not any(key.startswith("model.classifier") for key in same)
 
 
+@pytest.mark.slow
 def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
     short, long = run(BetaVAE(beta=0.01), steps=1), run(BetaVAE(beta=0.01), steps=150)
     errors = []
@@ -178,6 +179,7 @@ def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
     )
 
 
+@pytest.mark.slow
 def test_codes_that_say_nothing_are_doubted() -> None:
     trajectory = run(BetaVAE(beta=1e4), steps=60, lr=0.01)
     assert [text for text in trajectory.warnings if "no latent tells pictures apart" in text]

@@ -74,6 +74,7 @@ def test_statistics_by_hand(
     assert float(norm.running_mean) == 2.0  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_one_pass_is_layer_after_layer() -> None:
     """Against one pass a layer, first to last: its inputs by adapted layers, their mean and
     variance by NumPy, its statistics."""
@@ -118,6 +119,7 @@ def test_one_pass_is_layer_after_layer() -> None:
             assert 0 < apart < 0.1 * (reference(x) - model(x)).abs().max()
 
 
+@pytest.mark.slow
 def test_it_trains_as_erm_and_predicts_otherwise() -> None:
     """The authors' release adapted nothing: here the predictions of test rows change, and those of
     validation rows do not."""

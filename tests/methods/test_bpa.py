@@ -164,6 +164,7 @@ def test_as_released_a_rows_weight_holds_nothing_of_its_past(step: float, seen: 
         assert float(loss.total) == pytest.approx(float((expected * [1.0, 2.0]).mean()), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_as_released_no_step_is_its_limit() -> None:
     released, plainly = run(BPA(momentum=0.0, average="released"), steps=6), run(ERM(), steps=6)
     assert not any(" is erm at " in text for text in released.warnings)
@@ -214,6 +215,7 @@ def test_the_first_network_is_erm_of_its_own_length_and_the_second_starts_fresh(
     )
 
 
+@pytest.mark.slow
 def test_defaults_differ_from_erm_in_30_steps_and_without_momentum_it_is_erm() -> None:
     plainly = run(ERM(), steps=30)
     apart = run(BPA(), steps=30).weights("last")

@@ -178,6 +178,7 @@ def test_every_knob_changes_the_run() -> None:
     assert not same_weights(plain, run(CausIRLCORAL(weight=0.5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", BOTH)
 def test_distance_is_brought_down(cls: Any) -> None:
     """A strong tint shifts the features of a plain run; with weight 1 the mixtures' distance ends

@@ -140,6 +140,7 @@ def test_the_pool_shows_half_of_what_it_holds() -> None:
     assert len(shown) == 100 and int((cells != 99).sum()) <= 50
 
 
+@pytest.mark.slow
 def test_networks_are_the_published_ones() -> None:
     """Parameters of the ResNet generator of 9 blocks and of the 70 x 70 PatchGAN: their code prints
     11.378 M and 2.765 M."""
@@ -201,6 +202,7 @@ def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
     assert [spec.schedule(step, 0) for step in (0, 50, 75)] == [1.0, 1.0, 0.5]
 
 
+@pytest.mark.slow
 def test_rows_are_joined_by_their_translations() -> None:
     """60 rows of two values: 60 translations, each with its row's label; a share of them; of a
     class with one value none."""
@@ -249,6 +251,7 @@ def test_classes_with_one_environment_each_are_doubted() -> None:
     assert trajectory.exhibits == {}
 
 
+@pytest.mark.slow
 def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
     """Tints 80 grey levels apart: red pictures told to be blue have more blue than red, and the
     other way round."""

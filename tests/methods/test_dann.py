@@ -236,6 +236,7 @@ def test_discriminator_reads_features_and_knows_all_environments() -> None:
     ] == [(2, 16)]
 
 
+@pytest.mark.slow
 def test_model_hides_the_environment() -> None:
     """Looking on (weight 0) the discriminator tells the tint better than by chance, a loss of ln 2;
     with weight 0.3 it cannot."""

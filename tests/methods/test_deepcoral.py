@@ -208,6 +208,7 @@ def test_both_forms_train_apart_from_each_other() -> None:
     )
 
 
+@pytest.mark.slow
 def test_distance_is_brought_down() -> None:
     """The tint shifts the features of a plain run; aligned with weight 10 their distance ends at
     less than half of that."""

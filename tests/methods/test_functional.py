@@ -127,6 +127,7 @@ def test_row_keys_are_even_and_tell_nothing_of_neighbours() -> None:
 # -- mixtures --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_number_of_an_environments_rows_is_as_likely_in_a_mixture() -> None:
     """Four rows of one environment and three of another: 5 x 4 pairs of numbers, each of chance
     1/20, in 4000 draws 200 +- 14."""

@@ -136,6 +136,7 @@ def test_it_is_listed_as_an_augmentation() -> None:
     assert facts("methods", "imagenet").kind == "augmentation"
 
 
+@pytest.mark.slow
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
     rows = finished(tmp_path, {"imagenet": {"scale": 0.3, "flip": 0.0}})
     metrics = {

@@ -221,6 +221,7 @@ def test_run_stopped_about_the_switch_goes_on_with_equal_bits(at: int, tmp_path:
     assert same_weights(run(method), run(method, checkpoint=tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_switch_that_is_a_share_lies_there_in_a_run_of_any_length() -> None:
     """A tenth of 20 steps is step 2, of 30 step 3; a run of one step is over before any switch of
     it but one at 0."""
@@ -232,6 +233,7 @@ def test_a_switch_that_is_a_share_lies_there_in_a_run_of_any_length() -> None:
         )
 
 
+@pytest.mark.slow
 def test_defaults_are_reached_in_short_runs_and_a_step_beyond_the_end_is_refused() -> None:
     """The switch of DomainBed, at step 500, would never come in a shorter run: it would end with
     weight 1 and be called IRM."""
@@ -274,6 +276,7 @@ def test_one_environment_is_refused() -> None:
         run(IRM(anneal_steps=2), single_environment)
 
 
+@pytest.mark.slow
 def test_penalty_is_brought_down() -> None:
     """Half of the rows of one environment are told the other class, so no scale suits both: less
     than 1/50 of ERM's is left."""

@@ -121,6 +121,7 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
     assert wrong != true  # by the true labels it would be another set
 
 
+@pytest.mark.slow
 def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_weights() -> None:
     settings_given = TrainingSettings.of(
         {"steps": 101, "epochs": 7.0, "patience": 3, "stop_at": 0.5, "lr": 0.01}
@@ -206,6 +207,7 @@ def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: 
     ] == 12
 
 
+@pytest.mark.slow
 def test_half_of_a_run_on_few_rows_leaves_no_error_set_and_the_default_does() -> None:
     """Where no row is left wrong the run is ERM and says so; the default's first training ends
     while some are."""

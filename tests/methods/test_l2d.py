@@ -303,6 +303,7 @@ def test_the_augmenter_lowers_distance_and_information() -> None:
     assert float(objective().total.detach()) < float(objective_value.total.detach())
 
 
+@pytest.mark.slow
 def test_each_optimiser_moves_its_own_networks() -> None:
     sets = split()
     first, two, still = (
@@ -360,6 +361,7 @@ def test_a_batch_in_another_order_is_the_same_batch() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
     plainly, first, two = (run(each, model="small-cnn", steps=30) for each in (ERM(), L2D(), L2D()))
     logits = [trajectory.predictions["last"]["test"].logits for trajectory in (plainly, first)]

@@ -262,6 +262,7 @@ def test_features_gain_nothing_by_shrinking() -> None:
     assert slope.norm() > 0.05 and abs((slope * tried_batch.x).sum().item()) < 1e-12
 
 
+@pytest.mark.slow
 def test_biased_estimate_does_not_stop_the_classifier() -> None:
     """Under a heavy weight on batches of 8 rows an environment; with the width held the accuracy
     ends near 1/2."""
@@ -347,6 +348,7 @@ def test_every_knob_changes_the_run() -> None:
     assert all(not same_weights(first, two) for first, two in itertools.combinations(ended, 2))
 
 
+@pytest.mark.slow
 def test_distance_is_brought_down() -> None:
     """A strong tint shifts the features of a plain run; aligned, their distance ends at less than a
     third of that."""

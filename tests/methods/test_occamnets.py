@@ -248,6 +248,7 @@ def test_predictions_are_the_exits_in_evaluation_mode(answer: str) -> None:
     assert np.allclose(trained.predictions["last"]["test"].logits, expected.numpy(), atol=1e-5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
     plainly, first_run, second_run, last = (
         run(each, model="small-cnn", steps=30)

@@ -232,6 +232,7 @@ def test_each_half_learns_from_its_own_loss_alone() -> None:
     )
 
 
+@pytest.mark.slow
 def test_stages_are_a_warm_up_and_then_its_best_networks() -> None:
     class Context:
         info, y, group, state = INFO, torch.arange(12) % 2, torch.arange(12) % 4, {}  # type: ignore[var-annotated]
@@ -244,6 +245,7 @@ def test_stages_are_a_warm_up_and_then_its_best_networks() -> None:
     assert [look["stage"] for look in trained.history] == ["warm-up"] * 2 + ["main"] * 2
 
 
+@pytest.mark.slow
 def test_30_steps_at_defaults_are_not_erm_and_the_sigmoid_is_another_method() -> None:
     plainly, defaults, squashed = (
         run(each, model="small-cnn", steps=30) for each in (ERM(), PnD(), PnD(probabilities=True))
@@ -258,6 +260,7 @@ def test_30_steps_at_defaults_are_not_erm_and_the_sigmoid_is_another_method() ->
     assert logits_of_runs[2].min() >= 0 and logits_of_runs[2].max() <= 1  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_predictions_are_the_gates_in_evaluation_mode() -> None:
     trained = run(PnD(), model="small-cnn", steps=12)
     modules, _ = made(PnD())
@@ -280,6 +283,7 @@ def test_predictions_are_the_gates_in_evaluation_mode() -> None:
     )
 
 
+@pytest.mark.slow
 def test_runs_repeat_and_seeds_differ() -> None:
     first_run, two, three = (
         run(PnD(), model="small-cnn", steps=6, seed=seed) for seed in (0, 0, 1)
@@ -287,6 +291,7 @@ def test_runs_repeat_and_seeds_differ() -> None:
     assert same_weights(first_run, two) and not same_weights(first_run, three)
 
 
+@pytest.mark.slow
 def test_weights_are_shown_by_true_group() -> None:
     trained = run(PnD(), model="small-cnn", steps=12)
     bars, grid = trained.exhibits["weights by group"], trained.exhibits["weights by expert"]

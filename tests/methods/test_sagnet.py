@@ -344,6 +344,7 @@ def test_adversary_has_no_weight_decay_of_its_own() -> None:
     assert all(float(distances[name].abs().max()) < 1e-20 for name in AFFINE)
 
 
+@pytest.mark.slow
 def test_weight_is_a_strength_under_sgd_and_next_to_none_under_adam() -> None:
     """As the knobs say: Adam divides the gradient by its own size."""
     for optimiser, alike in (("sgd", False), ("adam", True)):

@@ -133,6 +133,7 @@ def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> Non
     )
 
 
+@pytest.mark.slow
 def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
     base = run(ERM(), model="small-cnn", steps=20).weights("last")
     trained = run(UBNet(), model="small-cnn", steps=30, lr=3e-3, base=base)
@@ -161,6 +162,7 @@ def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
         assert torch.allclose(net(maps), torch.from_numpy(test_logits), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_other_base_networks_give_other_answers_and_the_same_the_same() -> None:
     base, other_base = (
         run(ERM(), model="small-cnn", steps=6, seed=seed).weights("last") for seed in (0, 1)

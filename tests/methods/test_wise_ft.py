@@ -37,6 +37,7 @@ def test_weights_are_a_mean_of_those_at_the_start_and_those_of_erm(model: str) -
         assert torch.allclose(weights[key], 0.75 * first[key] + 0.25 * theirs[key], atol=1e-6), key
 
 
+@pytest.mark.slow
 def test_alpha_1_is_what_validation_chose_of_erm_and_alpha_0_the_model_as_it_began() -> None:
     """For CLIP as its prompts answer."""
     model = ModelSpec("clip", {"path": clip_folder(), "tuned": True})

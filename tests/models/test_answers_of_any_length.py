@@ -55,6 +55,7 @@ def quickest(parse: Callable[[], object]) -> float:
     return min(seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_eight_times_the_length_takes_about_eight_times_the_seconds(adversary: str) -> None:
     """Eight thousand times `the ` took 24 seconds. The square would take 64 times the seconds."""

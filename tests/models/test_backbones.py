@@ -210,6 +210,7 @@ def test_vit_b_16_sees_inputs_resized_to_224() -> None:
     assert model.stages == ("patches", *(f"block{i}" for i in range(1, 13)))
 
 
+@pytest.mark.slow
 def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
     model = build_model("vit-tiny", {"depth": 2}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     y = torch.tensor([0, 1, 0, 1])

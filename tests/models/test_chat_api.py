@@ -75,6 +75,7 @@ def spent(budget: str = MODEL) -> int:
         return cache.spent(budget)
 
 
+@pytest.mark.slow
 def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_table_9(
     server: ChatServer,
 ) -> None:
@@ -125,6 +126,7 @@ def test_texts_stand_in_the_prompt_and_parts_on_lines_of_their_own(server: ChatS
     assert [body["messages"][0]["content"] for body in server.asked] == prompts_asked
 
 
+@pytest.mark.slow
 def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_alike(
     server: ChatServer,
 ) -> None:
@@ -382,6 +384,7 @@ def test_several_processes_share_the_file(server: ChatServer) -> None:
         )
 
 
+@pytest.mark.slow
 def test_processes_that_come_to_one_row_together_ask_once(
     server: ChatServer, tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ AGAIN: dict[str, tuple[Step, str]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_bad_reply_is_one_rows_refusal_that_is_kept_and_told(server: ChatServer) -> None:
     """Every kind in one run: each is the refusal of its row, and the rows around it are
     answered."""
@@ -568,6 +569,7 @@ def test_an_address_that_sends_on_is_told_before_anything_is_asked(
     assert server.lists == 0
 
 
+@pytest.mark.slow
 def test_an_address_that_answers_nothing_but_pages_is_taken_for_a_wrong_one(
     server: ChatServer,
 ) -> None:

@@ -155,6 +155,7 @@ def test_images_of_one_channel_are_grey() -> None:
     assert np.allclose(said(grey)[1], said(np.repeat(grey, 3, axis=3))[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_ten_thousand_images_pass_once_for_any_number_of_prompts_and_shifts(
     counted: list[int],
 ) -> None:
@@ -196,6 +197,7 @@ def computing(root: str, log: str) -> None:
     FeatureCache(Path(root), "key").of_images(pictures(3000, 4, 4), compute)
 
 
+@pytest.mark.slow
 def test_processes_share_what_one_of_them_computed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     workers = [

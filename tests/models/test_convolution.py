@@ -389,6 +389,7 @@ def trained_in_a_child(whose: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_narrow_strided_convolution_is_taught_without_harm_to_the_heap() -> None:
     """In a child process: before it picked its pixels first, this ended in SIGABRT or SIGSEGV."""
     child = trained_in_a_child("ours")

@@ -52,6 +52,7 @@ def stepped(model: Model) -> dict[str, torch.Tensor]:
     return model.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [True, False])
 def test_statistics_stay_where_they_are_frozen_and_move_where_not(
     weights: str, frozen: bool
@@ -70,6 +71,7 @@ def test_statistics_stay_where_they_are_frozen_and_move_where_not(
     )
 
 
+@pytest.mark.slow
 def test_training_then_normalises_as_evaluation_does(weights: str) -> None:
     model = build_model(
         "resnet18", {"weights": weights, "freeze_batch_norm": True}, SHAPE, unnamed(3), 0

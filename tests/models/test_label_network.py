@@ -132,6 +132,7 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llava", "instructblip", "phi"])
 def test_all_labels_are_scored_in_one_pass(
     kind: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +147,7 @@ def test_all_labels_are_scored_in_one_pass(
     np.testing.assert_allclose(logits, alone, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_network_that_confuses_labels_is_asked_for_one_at_a_time(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +288,7 @@ def test_what_cannot_be_trained_is_refused_when_it_is_planned(
     assert sentence in str(caught.value)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

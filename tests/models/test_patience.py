@@ -171,6 +171,7 @@ def test_a_network_that_ends_answers_as_it_did(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_who_waits_for_a_network(tmp_path: Path, number: signal.Signals) -> None:
     def handler(received: int, frame: Any) -> None:

@@ -72,6 +72,7 @@ def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(
         assert torch.equal(value, fresh.state_dict()[key] if key in heads else weights[key]), key
 
 
+@pytest.mark.slow
 def test_files_of_another_origin(tmp_path: Path) -> None:
     """What a run keeps, with its state; a file without the counters of batch norm; a file without a
     head."""
@@ -108,6 +109,7 @@ def test_cnn_starts_from_a_small_cnn(tmp_path: Path) -> None:
         built(path, "cnn", depth=4)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_path: Path) -> None:
     first = torch.zeros(64, 3, 3, 3)
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -169,6 +171,7 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
         built(path, shape=InputSpec.image(32, 32, 1), inputs="imagenet")
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:
     path, _ = saved(tmp_path / "w.safetensors")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -275,6 +278,7 @@ def test_a_published_file_gives_torchvisions_logits(
         assert torch.equal(tuned.features(x), ours.features(x)) and tuned(x).shape == (2, 7)
 
 
+@pytest.mark.slow
 def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Value 0.5 in red is 0 in (-1, 1), and (0.5 - 0.485) / 0.229 = 0.0655 as torchvision's weights
     were trained."""

@@ -74,6 +74,7 @@ def model_of(estimator: str, **settings: Any) -> dict[str, Any]:
     return {"name": "sklearn", "estimator": estimator, **settings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "theirs"),
     [
@@ -124,12 +125,14 @@ def test_jtt_fits_twice_and_weighs_what_the_first_fit_got_wrong(sampler: str) ->
     assert np.abs(trained.predict_proba(test) - plain.predict_proba(test)).max() > 0.02
 
 
+@pytest.mark.slow
 def test_jtt_with_a_forest_says_that_no_row_is_wrong() -> None:
     dataset = patients()
     trained = cw.train("jtt", split_of(dataset), dataset, model=model_of(FOREST))
     assert any("got no training row wrong, so this run is ERM" in text for text in trained.warnings)
 
 
+@pytest.mark.slow
 def test_seeds_are_the_run_s_and_weights_hold_the_estimator(tmp_path: Path) -> None:
     dataset = patients()
     split = split_of(dataset)
@@ -254,6 +257,7 @@ def table_and_study(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_study_trains_estimators_beside_networks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -142,6 +142,7 @@ def test_kinds_of_token_of_a_pair_reach_the_model(tmp_path: Path) -> None:
         torch.testing.assert_close(model.features(x), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_probe_of_a_sentence_encoder_reads_what_plain_transformers_computes() -> None:
     """MiniLM's mean over tokens, of length 1; rows of all lengths, none of which changes another by
     a bit."""

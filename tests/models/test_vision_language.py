@@ -55,6 +55,7 @@ def model(folder: Path, **knobs: Any) -> VisionLanguage:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_kind_is_loaded_and_answers_in_words_and_by_likelihood(
     kind: str, folders: dict[str, Path], digits: cw.AttributedDataset
@@ -217,6 +218,7 @@ def test_a_model_without_a_template_is_spoken_to_as_in_the_paper(
     assert (tokens == 4).sum() == 4
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_too_long_is_refused_or_its_fallback_is_scored(
     folders: dict[str, Path], digits: cw.AttributedDataset, tmp_path: Path
 ) -> None:
@@ -260,6 +262,7 @@ STUDY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_it_is_asked_once_for_all_shifts_and_its_answers_are_kept(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:

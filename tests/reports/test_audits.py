@@ -28,6 +28,7 @@ def made(columns: int = 3, names: str = "a", last: bool = False) -> Audit:
     return audit(table(0, 0.9), table(1, 0.0), "y")
 
 
+@pytest.mark.slow
 def test_the_chart_is_valid_vega_lite() -> None:
     assert altair.Chart.from_dict(dict(audit_figure(made()).spec), validate=True) is not None
 
@@ -52,6 +53,7 @@ def test_the_picture_holds_every_verdict() -> None:
     assert "a0: spurious correlation" in figure.description
 
 
+@pytest.mark.slow
 def test_columns_with_something_to_say_come_first_where_there_are_too_many() -> None:
     found = made(MOST_SHOWN + 20, last=True)
     shown = {row["c"] for row in audit_figure(found).spec["datasets"]["d1"]}

@@ -121,6 +121,7 @@ def changed(out: Path, by: float, split_seed: int | None = None) -> None:
                 )
 
 
+@pytest.mark.slow
 def test_two_stores(tmp_path: Path, capsys: Any) -> None:
     done: dict[Any, Any] = {"statuses": {}}
     first_store, second_store = (

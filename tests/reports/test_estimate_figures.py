@@ -48,6 +48,7 @@ def pool(
 ESTIMATES = {"one": pool(), "other": pool(seed=1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shifts", [3, 5, 9, 24])
 def test_a_figure_is_valid_and_can_be_drawn(shifts: int, tmp_path: Path) -> None:
     figure, _ = shown.scatter(

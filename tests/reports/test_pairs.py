@@ -71,6 +71,7 @@ def record(out: Path) -> StudyRecord:
         return gather(store, "apart")
 
 
+@pytest.mark.slow
 def test_the_picture_frames_what_training_showed(record: StudyRecord) -> None:
     assert record.behind.left_out == []
     (noisy_answer,) = (answer for answer in record.behind.answers if answer.apart is not None)

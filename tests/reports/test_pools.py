@@ -139,6 +139,7 @@ def test_a_pool_has_the_values_of_every_network_on_every_set() -> None:
     assert max(abs(p.value - p.accuracy) for p in shown["ni-randaugment"]) < 0.02
 
 
+@pytest.mark.slow
 def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
     dark = {"type": "only", "attribute": "severity", "values": ["dark"]}
     sets = {

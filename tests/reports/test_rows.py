@@ -88,6 +88,7 @@ def answered(out: Path, shift: str, method: str) -> list[Predictions]:
         return [run_predictions(store, key)["best-id"]["test"] for key in keys]
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_predictions(out: Path, record: StudyRecord) -> None:
     assert record.behind.left_out == []
     digits = cw.load("digits", size=8)
@@ -315,6 +316,7 @@ def test_a_damaged_file_leaves_out_what_it_held_and_says_so(
     assert "is not what the run wrote" in study_page([record], "out") or fault == "history"
 
 
+@pytest.mark.slow
 def test_data_that_changed_since_are_not_shown_as_those_trained_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     (tmp_path / "images").mkdir()
@@ -349,6 +351,7 @@ def test_data_that_changed_since_are_not_shown_as_those_trained_on(tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_texts_are_quoted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = ["fine <b>", "awful & dull"]

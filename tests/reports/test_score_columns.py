@@ -174,6 +174,7 @@ def test_values_keep_their_type_and_order() -> None:
         _ = rows[4]["a"]
 
 
+@pytest.mark.slow
 def test_numbers_of_many_results_take_the_memory_of_an_array() -> None:
     import tracemalloc
 

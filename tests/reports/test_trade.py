@@ -116,6 +116,7 @@ def pairs_of_runs(out: Path) -> dict[tuple[str, str], list[tuple[float, float]]]
     return pairs
 
 
+@pytest.mark.slow
 def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: StudyRecord) -> None:
     pairs_by_run = pairs_of_runs(out)
     answers = record.behind.answers

@@ -36,6 +36,7 @@ def forms(draw: st.DrawFn) -> NormalForm:
     return NormalForm(SHAPE, (factor, narrow), tuple(supplements))
 
 
+@pytest.mark.slow
 @given(forms(), forms(), forms())
 def test_joining_is_associative_and_commutative_to_the_bit(
     first: NormalForm, second: NormalForm, third: NormalForm

@@ -51,6 +51,7 @@ def test_a_uniform_total_has_even_margins(sizes: list[int], total: int, seed: in
     assert margin_excess(counts, expected) == [0] * len(sizes)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.integers(2, 4), min_size=2, max_size=6),

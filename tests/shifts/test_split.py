@@ -74,6 +74,7 @@ def all_rows(split: Split) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(studies())
 def test_roles_are_disjoint_and_no_row_comes_twice(
@@ -90,6 +91,7 @@ def test_roles_are_disjoint_and_no_row_comes_twice(
                 assert owners.setdefault(int(unit), name) == name
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(studies())
 def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(
@@ -107,6 +109,7 @@ def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(
     assert (first.train.label == again.train.label).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(studies())
 def test_another_run_seed_changes_training_and_validation_rows_alone(
@@ -122,6 +125,7 @@ def test_another_run_seed_changes_training_and_validation_rows_alone(
     assert not rows_seen & set(second.evaluation["test"].rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(studies())
 def test_the_report_counts_what_the_rows_are(study: tuple[AttributedDataset, Any, int]) -> None:
@@ -175,6 +179,7 @@ def test_a_row_more_moves_at_most_one_row_of_its_cell_between_roles() -> None:
     assert len(after - before) <= 1
 
 
+@pytest.mark.slow
 def test_run_seeds_choose_among_the_training_rows_evenly() -> None:
     """40 training rows a cell, 10 drawn, 400 seeds: each row 100 times, standard deviation 8.7."""
     data = world((2, 2), 60)

@@ -43,6 +43,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_run_with_nothing_to_do_says_again_what_was_found(
     many: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def written(tmp_path: Path, **changes: Any) -> str:
     return str(tmp_path / "study.yaml")
 
 
+@pytest.mark.slow
 def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(
     tmp_path: Path, server: ChatServer
 ) -> None:
@@ -163,6 +164,7 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
     ) == 1 + len(changed_knobs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_study_that_is_killed_asks_no_answered_image_again(
     tmp_path: Path, server: ChatServer
@@ -216,6 +218,7 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
     assert (predictions.answer == 3).all()
 
 
+@pytest.mark.slow
 def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServer) -> None:
     """Not with the client's own log, not where the server says it in its answers, its errors and
     its headers."""
@@ -254,6 +257,7 @@ def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServe
         assert not [text[:200] for text in texts if form_of in text]
 
 
+@pytest.mark.slow
 def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: ChatServer) -> None:
     limited = {**STUDY, "models": {"gpt": {**GPT, "parallel": 1, "most_tokens": 420}}}
     study_results = cw.run_study(limited, tmp_path / "out")
@@ -334,6 +338,7 @@ def test_plan_tells_requests_and_price(
     assert not (tmp_path / "answers").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(
     tmp_path: Path, server: ChatServer, capsys: Any

@@ -74,6 +74,7 @@ def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: 
     assert [draw.train_rows for draw in plan.draws] == TABLE_6["dsprites"]
 
 
+@pytest.mark.slow
 def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan) -> None:
     """All five data sets, to the row of tables 6 and 10; every method meets every case at three
     rates and seeds."""

@@ -44,6 +44,7 @@ def study(folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_edited_and_added_pictures_are_seen(tmp_path: Path) -> None:
     """The first data set was kept: the scores of before stood as those of the new pictures."""
     folder = tmp_path / "pictures"

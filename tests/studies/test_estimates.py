@@ -71,6 +71,7 @@ def check_estimates(metrics: dict[str, Any], number: int) -> None:
         assert estimates[f"estimate_covers:{label}"] in (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
     without = {name: value for name, value in STUDY.items() if name != "estimators"}
     before = cw.run_study({**without, "sets": SETS}, tmp_path / "out", workers=0)
@@ -216,6 +217,7 @@ def test_what_cannot_be_estimated_is_refused(change: dict[str, Any], sentence: s
         planned(**change)
 
 
+@pytest.mark.slow
 def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside answers that are asked for one after the other; made once for all that read them; with
     intervals of the pool."""
@@ -269,6 +271,7 @@ def test_jobs_of_a_pool_are_shared_by_its_estimators() -> None:
     assert kinds.count("estimate") == 3
 
 
+@pytest.mark.slow
 def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
     """Three test sets: it ranks them. No accuracy is told of it, no neighbour of the source is
     asked for, the criterion is kept."""
@@ -315,6 +318,7 @@ def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
         assert not {"estimate:nuclear-norm", "estimate:ni-translate"} & metrics.keys()
 
 
+@pytest.mark.slow
 def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     """A model that answers by the mean of a picture: of rows under a change of the pool, and of
     their neighbours."""
@@ -397,6 +401,7 @@ def _first_of(dataset: AttributedDataset, rows: RowSet, n: int, family: str) -> 
 IMAGE_NEIGHBOURS = {"selection": ["last"], "shifts": {"none": []}, "pool_rows": 5}
 
 
+@pytest.mark.slow
 def test_any_transform_makes_neighbours_and_the_papers_four_are_cases_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

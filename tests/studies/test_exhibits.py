@@ -138,6 +138,7 @@ def test_what_cannot_be_drawn_is_no_exhibit(make: Any) -> None:
         make()
 
 
+@pytest.mark.slow
 def test_the_weights_of_groups_are_on_the_page_and_in_no_number(tmp_path: Path) -> None:
     study_results = cw.run_study(STUDY, tmp_path / "out", workers=0)
     folders = {

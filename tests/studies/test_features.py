@@ -53,6 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     return folder / "out", {row["method"]: row["key"] for row in study_results.rows}
 
 
+@pytest.mark.slow
 def test_the_features_of_a_run_are_what_its_last_layer_reads(
     store: tuple[Path, dict[str, str]],
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_features_of_a_run_are_what_its_last_layer_reads(
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Path) -> None:
     """Its network is built again, and what it kept put in."""
     models = {"clip": {"path": clip_folder(), "tuned": True}}
@@ -118,6 +120,7 @@ def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Pa
     assert estimates.rows and estimates.n == 1797
 
 
+@pytest.mark.slow
 def test_a_validation_set_and_all_rows(store: tuple[Path, dict[str, str]]) -> None:
     out, keys = store
     run = f"{out}#{keys['erm']}"
@@ -168,6 +171,7 @@ def test_what_has_no_features_is_refused(
         features_of(word, **more)
 
 
+@pytest.mark.slow
 def test_features_of_random_weights_are_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +185,7 @@ def test_features_of_random_weights_are_warned_of(
         features_of("small-cnn", "digits", settings={"widht": 3})
 
 
+@pytest.mark.slow
 def test_clusters_of_features_are_an_attribute_as_in_table_15(
     store: tuple[Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def test_rungs_leave_one_point_and_cost_what_they_say() -> None:
     assert rungs_of(2, 3, None).promoted == (1,)
 
 
+@pytest.mark.slow
 def test_points_that_go_on_are_those_of_the_best_validations_and_equal_runs_that_never_paused(
     stores: tuple[Plan, Path, Plan, Path],
 ) -> None:
@@ -157,6 +158,7 @@ def test_stopped_points_are_scored_as_they_were_and_cost_fewer_steps(
     assert not any((halved / "rungs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_killed_study_halves_as_an_undisturbed_one(
     stores: tuple[Plan, Path, Plan, Path], tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def study(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def scores(study_results: Any, model: str) -> dict[tuple[str, str], float]:
     return {(row["shift"], row["method"]): row["metrics"]["accuracy"] for row in rows}
 
 
+@pytest.mark.slow
 def test_texts_are_learnt_and_what_is_not_trained_reads_strings(
     reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_reviews_of_twelve_domains_are_learnt_under_a_shift(tmp_path: Path) -> N
     assert accuracy["none", "erm"] > 0.7 > accuracy["sc", "erm"] + 0.02
 
 
+@pytest.mark.slow
 def test_edits_of_texts_are_values_of_an_attribute(reviews: Path, tmp_path: Path) -> None:
     study = on_texts(
         reviews,
@@ -280,6 +282,7 @@ def derived(
     return derived_study
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_path: Path) -> None:
     texts, table = on_texts(reviews), on_features(features_of(tmp_path)[0])
     digits = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 5}}
@@ -430,6 +433,7 @@ def test_inputs_that_cannot_be_blended_are_refused_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(
     reviews: Path, tmp_path: Path
 ) -> None:
@@ -447,6 +451,7 @@ def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(
     assert keys[0] == keys[1] and not set(keys[0]) & set(keys[2])
 
 
+@pytest.mark.slow
 def test_texts_are_estimated_without_a_pool(reviews: Path, tmp_path: Path) -> None:
     study = on_texts(
         reviews, methods=["erm"], shifts={"none": []}, estimators=["average-confidence", "atc-mc"]

@@ -143,6 +143,7 @@ def test_every_shipped_study_is_planned_or_says_all_that_it_lacks(
         assert scale != "tiny" or name not in WANT_ORIGINALS, "take it off the list"
 
 
+@pytest.mark.slow
 def test_the_head_of_a_study_says_how_many_runs_its_commands_have() -> None:
     """Where a command of the comment is followed by a number of runs, it is that of the plan."""
     stated: dict[tuple[str, str | None], int] = {}

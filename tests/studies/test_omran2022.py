@@ -244,6 +244,7 @@ def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_paper_scale_of_table_1_samples_environments_as_published(root: Path) -> None:
     plan = planned("corruptions", "paper", root)
     assert len(plan.runs) == 4 * 3

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.data.digit_files import drawn_digits, write_mnist, write_usps
 from tests.studies.plans import whole_specs
 
@@ -45,6 +46,7 @@ def study(root: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_mnist_to_usps(tmp_path: Path) -> None:
     """Classes are brightnesses in both, so a network that has learned them on one knows the
     other's, unless names do not meet."""

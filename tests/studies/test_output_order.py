@@ -207,6 +207,7 @@ def test_the_command_names_an_order_that_can_be_given_to_it(
     )
 
 
+@pytest.mark.slow
 def test_a_model_beside_has_an_order_of_its_own(world: Path) -> None:
     beside = [f"{world}/models.py:as_text"]
     with pytest.raises(

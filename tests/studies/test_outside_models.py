@@ -116,6 +116,7 @@ def planned(models: dict[str, Any], **changes: Any) -> Plan:
     return make_plan(study_from({**STUDY, "models": models, **changes}))
 
 
+@pytest.mark.slow
 def test_they_stand_in_the_same_tables_and_are_asked_once(
     tmp_path: Path, theirs: dict[str, Any], digits: cw.AttributedDataset
 ) -> None:

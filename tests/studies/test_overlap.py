@@ -192,6 +192,7 @@ def swept(needs_files: bool) -> tuple[int, int, int]:
     return studies, points, several
 
 
+@pytest.mark.slow
 def test_no_study_of_drawn_data_tests_on_pictures_that_train() -> None:
     studies, points, several = swept(needs_files=False)
     assert studies >= 12 and points >= 25 and several >= 1

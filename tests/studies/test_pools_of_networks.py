@@ -109,6 +109,7 @@ def pool(plan: Plan) -> Counter[str]:
     return Counter(run.labels["model"].split("-")[0] for run in plan.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 6), ("small", 24), (None, 180)])
 def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(
     cifar: Path, scale: str | None, networks: int
@@ -123,6 +124,7 @@ def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(
         assert {"cnn", "resnet"} <= set(pool(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 8), ("small", 16), (None, 128)])
 def test_the_pool_on_cinic_is_table_1_s_and_is_tested_on_cifar_and_its_successors(
     cinic: Path, scale: str | None, networks: int
@@ -144,6 +146,7 @@ def test_flips_and_crops_come_without_a_jitter_of_colours(scale: str | None) -> 
     assert settings == {"method": "imagenet", "jitter": 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 12), ("small", 16), (None, 32)])
 def test_both_forms_are_asked_of_the_same_votes(
     cifar: Path, scale: str | None, networks: int
@@ -165,6 +168,7 @@ def test_both_forms_are_asked_of_the_same_votes(
     assert all(reads[key] == reads[(*key[:-1], key[-1].replace("ni-", "ne-"))] for key in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "networks"), [("tiny", 6), ("small", 24), (None, 88), ("paper", 60)]
 )
@@ -200,6 +204,7 @@ FIGURE_5 = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "networks"), [("tiny", 8), ("small", 12), (None, 48), ("paper", 48)]
 )
@@ -218,6 +223,7 @@ def test_twelve_transforms_are_twelve_neighbourhoods_of_the_same_networks(
     assert len({job.key for job in copies}) == len(copies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "networks", "distances"),
     [("tiny", 6, 4), ("small", 40, 9), (None, 200, 9), ("paper", 200, 40)],
@@ -375,6 +381,7 @@ def logits(x):
 """
 
 
+@pytest.mark.slow
 def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +420,7 @@ def outputs(pictures):
 """
 
 
+@pytest.mark.slow
 def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_setting_whose_value_a_shell_left_empty_is_refused(setting: str) -> No
     assert apply_settings({"about": "x"}, ["about=''"]) == {"about": ""}
 
 
+@pytest.mark.slow
 def test_shipped_studies_are_found_and_valid() -> None:
     names = shipped_studies()
     assert {"demo", "jeon2025/sizes"} <= set(names)
@@ -285,6 +286,7 @@ def test_a_scale_over_what_is_none_is_refused(scales: dict[str, Any], sentence: 
         study_from({**BASE, "scales": scales})
 
 
+@pytest.mark.slow
 def test_the_scale_of_a_study_that_was_run_is_known_from_its_fields() -> None:
     """What a store holds of a study has no word for its scale, and "run more seeds" must name it."""
     n_pairs = 0

@@ -146,6 +146,7 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     assert read_scored_tables(paths[0], None, None, None).classes == CLASSES
 
 
+@pytest.mark.slow
 def test_an_index_of_pandas_in_parquet_is_left_out(tmp_path: Path) -> None:
     new, source_table, right = both()
     for name, columns in (("t", new), ("s", source_table)):

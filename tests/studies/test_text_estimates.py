@@ -112,6 +112,7 @@ def check_estimate(metrics: dict[str, Any], name: str) -> None:
         assert high - low < 1, name
 
 
+@pytest.mark.slow
 def test_each_estimator_of_texts_gives_a_number(reviews: Path, tmp_path: Path) -> None:
     refused = refusals(reviews)
     names_given = [name for name in KNOWN if name not in refused]
@@ -157,6 +158,7 @@ def test_what_texts_cannot_be_asked(reviews: Path, change: dict[str, Any], sente
         make_plan(study_from(on_texts(reviews, **change)))
 
 
+@pytest.mark.slow
 def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Path) -> None:
     """Of three votes on two classes the commonest has 2/3 or all; those of a larger count begin
     with those of a smaller one."""
@@ -266,6 +268,7 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
         assert plain.logits[number, :, 0] == pytest.approx([len(text) / 100 for text in texts])
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_about_texts_without_labels(
     reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,6 +320,7 @@ def test_a_model_is_asked_about_texts_without_labels(
     ) or '<q dir="auto">' in page.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
     """As copies and as values of a derived attribute; real pairs of premise and hypothesis, where
     they are at hand."""
@@ -355,6 +359,7 @@ def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_neighbours_by_networks_are_made_once_for_all_models(
     reviews: Path,
     little: Path,

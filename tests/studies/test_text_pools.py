@@ -178,6 +178,7 @@ def pool(plan: Plan) -> Counter[str]:
     return Counter(run.labels["model"].split("-")[0] for run in plan.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "scale", "networks", "domains"),
     [
@@ -213,6 +214,7 @@ def test_the_pools_have_the_grid_of_table_6(
     assert noises == ({"0.0", "0.2", "0.4"} if "roberta" in networks else set())
 
 
+@pytest.mark.slow
 def test_small_pools_are_of_domains_that_were_not_explored_and_serve_the_ablations_too(
     small: Path,
 ) -> None:

@@ -51,6 +51,7 @@ def rows_of(
     return found, sum("role" not in run.labels for run in plan.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [None, "paper"])
 @pytest.mark.parametrize(
     ("name", "expected", "runs"),

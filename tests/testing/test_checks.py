@@ -326,6 +326,7 @@ def test_every_check_of_a_kind_has_a_wrong_plug_in_of_its_own_or_is_of_the_frame
     assert all(len(checks) >= 5 for checks in of_kinds.values())
 
 
+@pytest.mark.slow
 def test_all_failures_are_told_at_once_and_a_skipped_one_is_not(folder: Path) -> None:
     wrong = METHOD.replace("batch.y)", "batch.y * 0)").replace("(batch.x)", "(batch.x * 0)")
     cls = plug_in(folder, wrong)
@@ -354,6 +355,7 @@ def test_what_is_no_class_of_the_kind_is_refused(folder: Path) -> None:
         testing.method_checks(plug_in(folder, unregistered))[0]()
 
 
+@pytest.mark.slow
 def test_it_needs_no_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; import crosswind.testing"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

@@ -141,6 +141,7 @@ STUDY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_a_study_scores_and_estimates_without_the_held_out_rows(tmp_path: Path) -> None:
     results = cw.run_study(STUDY, tmp_path)
     assert results.summary.failed == 0

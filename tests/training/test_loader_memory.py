@@ -106,6 +106,7 @@ def test_a_held_row_is_rendered_once_for_all_runs_and_sets() -> None:
     assert world.rows == dict.fromkeys(rows_wanted, 1)
 
 
+@pytest.mark.slow
 def test_a_streamed_run_is_the_same_run() -> None:
     held_rows = run(ERM(), data=CountedRendering().data)
     gc.collect()
@@ -171,6 +172,7 @@ def test_an_image_that_is_damaged_later_fails_the_run_with_its_sentence() -> Non
             run(ERM(), data=data)
 
 
+@pytest.mark.slow
 def test_threads_that_read_end_with_their_rows() -> None:
     with bounded(0):
         rows = TrainingRows(

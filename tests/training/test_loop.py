@@ -223,6 +223,7 @@ def test_stop_at_ends_at_once() -> None:
     assert [row["step"] for row in trajectory.history] == [1, 2]
 
 
+@pytest.mark.slow
 def test_fit_at_ends_after_the_first_pass_that_leaves_so_many_training_rows_right() -> None:
     """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps, and only then the rows
     are asked."""

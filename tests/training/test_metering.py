@@ -181,6 +181,7 @@ def test_an_accelerator_is_waited_for_once_a_validation(monkeypatch: pytest.Monk
     assert waits[3:] == [torch.device("cuda:1")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells no peak that can be set back")
 def test_the_peak_is_of_the_run_and_not_of_the_process() -> None:
     size = 400 * 2**20

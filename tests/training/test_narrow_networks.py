@@ -32,6 +32,7 @@ def trained(method: str, width: int, **settings: Any) -> np.ndarray:
     return logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "width"), [("erm", 2), ("erm", 4), ("erm", 7), ("mixup", 4), ("dann", 3)]
 )

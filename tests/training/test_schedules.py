@@ -128,6 +128,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_schedule(tmp_path: Any) -> None
     assert same_weights(run(ERM(), checkpoint=file, **settings), run(ERM(), **settings))
 
 
+@pytest.mark.slow
 def test_loss_at_ends_after_the_first_pass_with_so_low_a_loss_on_all_training_rows() -> None:
     """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps."""
     settings: dict[str, Any] = {"patience": None, "lr": 3e-3, "validate_every": 7}

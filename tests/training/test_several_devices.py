@@ -68,6 +68,7 @@ def check_equal(tmp_path: Path, names: list[str], count: int = 2) -> None:
     assert not differing
 
 
+@pytest.mark.slow
 def test_several_processes_train_what_one_does(tmp_path: Path) -> None:
     check_equal(tmp_path, QUICK)
 

@@ -118,6 +118,7 @@ def test_a_pool_has_families_enough_and_each_change_is_one_of_its_own(kind: str,
     assert not pool_of_kind("features")
 
 
+@pytest.mark.slow
 def test_each_change_of_the_pool_of_texts_changes_one_the_more_the_stronger() -> None:
     keys, plain = (
         hash64(np.arange(40), 3),

@@ -122,15 +122,15 @@ class JsonColumns:
     """
 
     def __init__(self, without: Sequence[str] = ()) -> None:
-        self._without = frozenset(without)
+        self._without = tuple(without)
         self._shapes: dict[tuple[str, ...], _SameNames] = {}
         self._kinds: dict[str, str] = {}
         self.differing: tuple[str, str, str] | None = None
 
     def add(self, values: dict[str, Any]) -> Mapping[str, Any]:
         """The same object, held by column."""
-        for name in self._without.intersection(values):
-            del values[name]
+        for name in self._without:
+            values.pop(name, None)
         names = tuple(values)
         shape = self._shapes.get(names)
         if shape is None:

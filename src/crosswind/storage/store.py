@@ -63,6 +63,9 @@ _RUN_COLUMNS = (
     "finished",
     "seconds",
 )
+_JSON_OF_RUN = (("labels", dict), ("cost", dict), ("warnings", list))
+_NUMBERS_OF_RUN = ("attempts", "seconds", "started", "finished")
+_NUMBER_OR_NONE = (int, float, type(None))
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -297,16 +300,13 @@ class Store:
             )
         ):
             entry = dict(zip(names, row, strict=True))
-            for name, kind in {
-                "labels": dict,
-                "cost": dict | None,
-                "warnings": list | None,
-            }.items():
-                entry[name] = self._value(entry[name], kind)
+            for name, kind in _JSON_OF_RUN:
+                if entry[name] is not None or name == "labels":
+                    entry[name] = self._value(entry[name], kind)
             if entry["cost"] is not None:
                 entry["cost"] = run_costs.add(entry["cost"])
-            for name in ("attempts", "seconds", "started", "finished"):
-                if not isinstance(entry[name], int | float | None):
+            for name in _NUMBERS_OF_RUN:
+                if not isinstance(entry[name], _NUMBER_OR_NONE):
                     raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
             entry["status"] = self._status(entry["status"], entry["driver"], live)
             out.append(entry)
@@ -345,12 +345,12 @@ class Store:
         query = sa.select(
             scores.c.key, scores.c.position, scores.c.rule, scores.c.set, scores.c.metrics
         )
+        if not self._is_whole_store():
+            query = query.where(scores.c.key.in_(_keys_of(study)))
         columns = JsonColumns(without)
         scored: dict[str, list[tuple[int, str, str, Mapping[str, Any]]]] = {}
         names: dict[str, str] = {}  # one text for all results of a rule, and of a set
-        for key, position, rule, set_name, content in self._streamed(
-            query.where(scores.c.key.in_(_keys_of(study)))
-        ):
+        for key, position, rule, set_name, content in self._streamed(query):
             metrics = columns.add(self._value(content, dict))
             rule, set_name = names.setdefault(rule, rule), names.setdefault(set_name, set_name)
             scored.setdefault(key, []).append((position, rule, set_name, metrics))

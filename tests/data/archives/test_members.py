@@ -195,6 +195,7 @@ def test_what_is_no_archive_is_named_for_what_it_is(
     refused(tmp_path / name, words, read)
 
 
+@pytest.mark.slow
 def test_reading_a_large_archive_is_told_as_it_goes_on_and_so_is_the_child_that_tries_it(tmp_path):
     path, progress = tmp_path / "all.tar.gz", []
     with tarfile.open(path, "w:gz", compresslevel=0) as tar:

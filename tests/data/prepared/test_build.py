@@ -399,6 +399,7 @@ def test_a_damaged_beginning_is_used_as_far_as_it_is_whole(
     assert content(tmp_path / "toy") == content(calm / "array/toy")
 
 
+@pytest.mark.slow
 def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
     messages: list[str] = []
     words = [*toys.COMMAND, "prepare", "toy", "--root", str(tmp_path), "--from", str(originals)]

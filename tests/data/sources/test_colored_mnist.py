@@ -33,6 +33,7 @@ def colored(root: str, **settings: Any) -> AttributedDataset:
     return open_source("colored-mnist", {"root": root, **settings})
 
 
+@pytest.mark.slow
 def test_it_is_made_from_the_copy_of_mnist_and_prepares_the_same(root: str, tmp_path: Path) -> None:
     data = colored(root)
     assert data.name == "colored-mnist" and data.n_base == 6137 and data.image_shape == (28, 28, 3)
@@ -194,6 +195,7 @@ def test_a_copy_of_something_else_is_refused(root: str) -> None:
         ColoredMnist(root="nowhere").load()
 
 
+@pytest.mark.slow
 def test_real_digits_in_irm_have_the_sizes_of_the_paper(tmp_path: Path) -> None:
     with np.load(real_data("mnist.npz"), allow_pickle=False) as arrays:
         digit_parts = [

@@ -193,6 +193,7 @@ def test_an_unknown_source_names_the_nearest() -> None:
         open_source("digit")
 
 
+@pytest.mark.slow
 def test_planning_imports_nothing_heavy() -> None:
     code = (
         "import sys; from crosswind.data.sources.base import open_source as o;o('digits');"

@@ -36,6 +36,7 @@ def covers(*rows: int, size: int = 64, antialias: bool = True) -> np.ndarray:
     return drawn_covers(shape, (scale + 5) / 10, orientation, x, y, size, antialias)
 
 
+@pytest.mark.slow
 def test_rows_are_the_full_grid_in_the_archives_order(data: AttributedDataset) -> None:
     """Row 737,279 is the last of each; row 1 moves y, row 32 x, row 1,024 orientation, row 40,960
     scale, row 245,760 shape."""

@@ -62,6 +62,7 @@ def test_size_is_part_of_what_is_prepared(tmp_path: Path) -> None:
         Mnist(channels=2)
 
 
+@pytest.mark.slow
 def test_real_digits_written_as_the_originals_are_read_back(tmp_path: Path) -> None:
     with np.load(real_data("mnist.npz"), allow_pickle=False) as arrays:
         parts = [(arrays[f"{part}_images"], arrays[f"{part}_label"]) for part in ("train", "test")]
@@ -96,6 +97,7 @@ def test_real_digits_written_as_the_originals_are_read_back(tmp_path: Path) -> N
     ]  # as published
 
 
+@pytest.mark.slow
 def test_real_articles_of_debians_package() -> None:
     if not (DEBIAN / f"{MNIST_FILES[0]}.gz").is_file():
         pytest.skip("Debian's package dataset-fashion-mnist is not installed")

@@ -75,6 +75,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "BLOCK", 50 * 64 * 64 * 3)
 
 
+@pytest.mark.slow
 def test_the_whole_grid_is_prepared_in_one_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_unit_column_is_no_attribute_unless_named(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_more_units_than_an_attribute_has_values_are_taken(folder: Path) -> None:
     n = 70_000
     rows = polars.DataFrame(

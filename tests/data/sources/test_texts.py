@@ -15,6 +15,7 @@ from crosswind.core.types import PART_MARK
 TEXTS = ["good,\nreally", "7", "bad é", "good,\nreally", " spaced "]
 
 
+@pytest.mark.slow
 def test_texts_are_read_as_they_stand(tmp_path: Path) -> None:
     table = polars.DataFrame(
         {"review": TEXTS, "label": [1, 0, 0, 1, 1], "author": ["a", "b", "a", "c", "c"]}
@@ -45,6 +46,7 @@ def test_rows_of_one_text_have_one_role(tmp_path: Path) -> None:
     assert tested and not tested & {texts[row] for row in split.train.rows}
 
 
+@pytest.mark.slow
 def test_a_column_of_categories_is_read_as_its_texts(tmp_path: Path) -> None:
     table = polars.DataFrame({"text": ["one two", "three", "one two"], "label": [0, 1, 0]})
     table.with_columns(polars.col("text").cast(polars.Categorical)).write_parquet(
@@ -54,6 +56,7 @@ def test_a_column_of_categories_is_read_as_its_texts(tmp_path: Path) -> None:
     assert data.inputs(np.arange(3)).tolist() == ["one two", "three", "one two"]
 
 
+@pytest.mark.slow
 def test_a_text_of_several_columns_has_parts_and_a_table_of_texts_is_the_same_and_can_be_prepared(
     tmp_path: Path,
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_text_of_several_columns_has_parts_and_a_table_of_texts_is_the_same_an
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cad_imdb", "cad_nli", "fdu_mtl_12domains"])
 def test_real_texts_are_read(name: str) -> None:
     path = Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data")) / f"{name}.parquet"
@@ -117,6 +121,7 @@ def test_real_texts_are_read(name: str) -> None:
         assert data.units is not None and (np.bincount(data.units) == 2).all()
 
 
+@pytest.mark.slow
 def test_features_are_of_a_file_or_of_columns(tmp_path: Path) -> None:
     x = np.arange(12, dtype=np.float64).reshape(4, 3) / 8
     np.save(tmp_path / "x.npy", x)

@@ -87,6 +87,7 @@ def test_a_bomb_ends_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Usps().read(folder)
 
 
+@pytest.mark.slow
 def test_real_digits_written_as_the_original_are_read_back(tmp_path: Path) -> None:
     with np.load(real_data("usps_test.npz"), allow_pickle=False) as arrays:
         images, labels = arrays["images"], arrays["label"]

@@ -53,6 +53,7 @@ def test_compositions_are_of_all_kinds() -> None:
         ) and composed.population.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_few_compositions() -> None:
     """With rates of 2% more than two of 24 compositions, or of 30 causes, would go wrong in 2 of
     100 such tests."""

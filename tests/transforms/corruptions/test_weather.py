@@ -131,6 +131,7 @@ def test_frost_takes_pieces_from_everywhere_and_every_picture(tmp_path: Path) ->
     assert set(steps) <= {19, 20}
 
 
+@pytest.mark.slow
 def test_frost_with_the_packages_pictures_is_distributed_as_the_packages() -> None:
     """The package draws all six and enlarges them by a tenth; the original drew five. Grey images
     and coloured ones."""

@@ -182,6 +182,7 @@ def test_so_many_tokens_are_corrupted_and_so(models: Path, monkeypatch: pytest.M
     )
 
 
+@pytest.mark.slow
 def test_tokens_come_as_often_as_the_network_says(models: Path) -> None:
     import torch
 
@@ -226,6 +227,7 @@ def test_draws_follow_the_temperature() -> None:
     ).tolist() == [0]
 
 
+@pytest.mark.slow
 def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
     word, million = "film " * 400, "a" * 3000
     for name in ("ssmba", "back-translation"):
@@ -237,6 +239,7 @@ def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
     assert "film film film film" not in moved[-100:], "the last run is changed too"
 
 
+@pytest.mark.slow
 def test_at_temperature_0_it_is_the_greedy_translation_of_the_library(models: Path) -> None:
     transform = made("back-translation", models, temperature=0.0)
     sentences, met = (
@@ -335,6 +338,7 @@ def _put(path: str, number: int, times: int) -> None:
         store.put(texts, np.arange(20, dtype=np.uint64), [text.upper() for text in texts])
 
 
+@pytest.mark.slow
 def test_processes_keep_side_by_side_and_one_may_be_killed(root: Path) -> None:
     context, path = multiprocessing.get_context("spawn"), str(root.parent)
     workers = [context.Process(target=_put, args=(path, number, 5)) for number in (0, 1)]
@@ -392,6 +396,7 @@ def test_a_full_or_broken_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # -- what is refused -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_one_sentence(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
