@@ -384,7 +384,7 @@ def _finished(out: Path) -> int:
 
 @pytest.mark.parametrize(
     "rounds",
-    [pytest.param(6, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)],
+    [pytest.param(4, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)],
 )
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(),

@@ -14,8 +14,16 @@ from benchmarks.speed.report_page import synthetic_store
 
 from crosswind.reports.gather import gather
 from crosswind.reports.page import write_page
-from crosswind.storage import database, json_columns
-from crosswind.storage.json_columns import ColumnRow, JsonColumns, columns_of, names_in, parsed
+from crosswind.storage import database, json_columns, json_processes
+from crosswind.storage.json_columns import (
+    ColumnRow,
+    JsonColumns,
+    column_batch,
+    columns_of,
+    names_in,
+    parsed,
+)
+from crosswind.storage.json_processes import held_by_column
 from crosswind.storage.store import DONE, Store
 
 HUGE = 2**70  # does not fit an array
@@ -135,7 +143,6 @@ def test_what_is_written_is_the_same_as_of_dictionaries(
 ) -> None:
     monkeypatch.setattr("time.gmtime", lambda *_: (2026, 1, 2, 3, 4, 5, 4, 2, 0))
     monkeypatch.setattr(json_columns, "MOST_SHAPES", most_shapes)
-    monkeypatch.setattr(json_columns, "_BUFFERED", 7)
     with PlainStore.open(odd_store) as plain:
         expected = dict(everything(plain, tmp_path / "plain.html"))
     with Store.open(odd_store) as store:
@@ -157,8 +164,10 @@ def test_values_keep_their_type_and_order() -> None:
         {},
         {"a": -0.0, "b": 1e-320, "c": [1], "d": "text"},
     ]
-    rows = [columns.add(json.loads(json.dumps(entry))) for entry in objects]
-    columns.close()
+    rows = []
+    for start in (0, 2, 5):  # in several batches, the last of one
+        lot = [json.loads(json.dumps(entry)) for entry in objects[start:][: 3 if start else 2]]
+        rows += columns.add_batch(column_batch(lot, columns.without))
     for entry in objects:
         entry.pop("left out", None)
     assert repr([dict(row) for row in rows]) == repr(objects)
@@ -184,8 +193,7 @@ def test_numbers_of_many_results_take_the_memory_of_an_array() -> None:
     ]
     columns = JsonColumns()
     tracemalloc.start()
-    rows = [columns.add(parsed(text)) for text in texts]
-    columns.close()
+    rows = columns.add_batch(column_batch(map(parsed, texts)))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < 50 * 4000 * 12 and rows[3]["metric 7"] == 4.0
@@ -205,3 +213,68 @@ def test_json_is_parsed_as_by_json() -> None:
     for text in ("[1,]", "01", "nul", '"\t"', '{"a":1}x', ""):
         with pytest.raises(json.JSONDecodeError):
             parsed(text)
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Texts of odd scores in many batches, of which two processes parse those after the second."""
+    monkeypatch.setattr(json_processes, "BATCHES_ALONE", 2)
+    monkeypatch.setattr(json_processes, "usable_cores", lambda: 3)
+    draw = random.Random(2)
+    texts = [
+        json.dumps(make_odd({"accuracy": draw.random(), "ece": 0.5, "left out": [1]}, draw, number))
+        for number in range(3000)
+    ]
+    return [texts[start : start + 50] for start in range(0, len(texts), 50)]
+
+
+def held(batches: list[list[str]]) -> list[list[Mapping[str, Any]]]:
+    return list(held_by_column(batches, JsonColumns(without=("left out",)), json.loads))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most_shapes", [json_columns.MOST_SHAPES, 2])
+def test_several_processes_parse_what_one_does(
+    batches: list[list[str]], monkeypatch: pytest.MonkeyPatch, most_shapes: int
+) -> None:
+    monkeypatch.setattr(json_columns, "MOST_SHAPES", most_shapes)
+    answers = []
+    ask = json_processes._Processes._ask
+    monkeypatch.setattr(
+        json_processes._Processes,
+        "_ask",
+        lambda *asked_of: answers.append(ask(*asked_of)) or answers[-1],
+    )
+    objects = held(batches)
+    expected = [[json.loads(text) for text in texts] for texts in batches]
+    for entry in (entry for entries in expected for entry in entries):
+        del entry["left out"]
+    assert [[repr(dict(row)) for row in rows] for rows in objects] == [
+        [repr(entry) for entry in entries] for entries in expected
+    ]
+    assert len(answers) > 5 and None not in answers
+
+
+@pytest.mark.slow
+def test_processes_that_do_not_start_or_die_cost_no_value(
+    batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [
+        [repr(json.loads(text)["ece"]) for text in texts if "ece" in json.loads(text)]
+        for texts in batches
+    ]
+    for program in ("/nowhere/python", "/bin/false"):
+        monkeypatch.setattr("sys.executable", program)
+        assert [
+            [repr(row["ece"]) for row in rows if "ece" in row] for rows in held(batches)
+        ] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000, None, 7])
+def test_what_is_no_object_is_refused_where_the_store_is_read(
+    batches: list[list[str]], text: Any
+) -> None:
+    batches[30][3] = text
+    with pytest.raises((TypeError, ValueError, RecursionError, AttributeError)):
+        held(batches)

@@ -265,10 +265,14 @@ def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Pa
 
 # six runs of four steps each, eleven answers a row for four neighbourhoods, and the
 # report of them
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "networks", "pools"),
-    [("cifar", 6, 1), ("cinic10", 8, 1), ("numbers", 6, 1), ("entropy", 6, 2)],
+    [
+        pytest.param("cifar", 6, 1, marks=pytest.mark.slow),
+        pytest.param("cinic10", 8, 1, marks=pytest.mark.verify),
+        pytest.param("numbers", 6, 1, marks=pytest.mark.slow),
+        pytest.param("entropy", 6, 2, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.usefixtures("in_this_process")
 def test_the_tiny_pools_run_and_their_estimators_are_judged(

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from operator import itemgetter
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 MOST_SHAPES = 200
 """Different sequences of names whose objects are held by column; objects of further ones are
 dictionaries."""
-_BUFFERED = 1000
 _NO_ITEMS: list[Any] = []
 _ARRAY_CODES = {float: "d", int: "q"}
 _KINDS = {
@@ -113,8 +115,49 @@ def names_in(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(names)
 
 
+class NamedColumns(NamedTuple):
+    """The columns of objects that have the same names: of each name the values, an array where all
+    are numbers of one type, and their types."""
+
+    names: tuple[str, ...]
+    columns: list[tuple[Sequence[Any], list[type]]]
+
+
+class ColumnBatch(NamedTuple):
+    """Objects by column, as one process hands them to another: `shape_of_object` has for each
+    object the index of its columns in `shapes`, which hold their objects in that order."""
+
+    shape_of_object: list[int]
+    shapes: list[NamedColumns]
+
+
+def column_batch(objects: Iterable[dict[str, Any]], without: Sequence[str] = ()) -> ColumnBatch:
+    """Objects by column; the names that are left out are taken from them."""
+    indices: dict[tuple[str, ...], int] = {}
+    values_of_shape: list[list[tuple[Any, ...]]] = []
+    shape_of_object: list[int] = []
+    for values in objects:
+        for name in without:
+            values.pop(name, None)
+        index = indices.setdefault(tuple(values), len(indices))
+        if index == len(values_of_shape):
+            values_of_shape.append([])
+        values_of_shape[index].append(tuple(values.values()))
+        shape_of_object.append(index)
+    shapes = [
+        NamedColumns(names, [_packed(values) for values in zip(*rows, strict=True)])
+        for names, rows in zip(indices, values_of_shape, strict=True)
+    ]
+    return ColumnBatch(shape_of_object, shapes)
+
+
+def _packed(values: Sequence[Any]) -> tuple[Sequence[Any], list[type]]:
+    types = list(dict.fromkeys(map(type, values)))
+    return _extended([], values, types), types
+
+
 class JsonColumns:
-    """Collects objects and holds them by column. What `add` gave may be read after `close`.
+    """Collects objects and holds them by column.
 
     `without`: names that are left out. `differing`: the first name that is of one kind (number,
     text, list, mapping) in one object and of another in another, and both kinds; None where there
@@ -122,42 +165,35 @@ class JsonColumns:
     """
 
     def __init__(self, without: Sequence[str] = ()) -> None:
-        self._without = tuple(without)
+        self.without = tuple(without)
         self._shapes: dict[tuple[str, ...], _SameNames] = {}
         self._kinds: dict[str, str] = {}
         self.differing: tuple[str, str, str] | None = None
 
-    def add(self, values: dict[str, Any]) -> Mapping[str, Any]:
-        """The same object, held by column."""
-        for name in self._without:
-            values.pop(name, None)
-        names = tuple(values)
-        shape = self._shapes.get(names)
-        if shape is None:
-            if len(self._shapes) == MOST_SHAPES:
-                for name, value in values.items():
-                    self._note_kinds(name, [type(value)])
-                return values
-            shape = self._shapes[names] = _SameNames(names)
-        shape.buffer.append(tuple(values.values()))
-        row = ColumnRow(shape.columns, shape.rows)
-        shape.rows += 1
-        if len(shape.buffer) == _BUFFERED:
-            self._flush(shape)
-        return row
+    def add_batch(self, batch: ColumnBatch) -> list[Mapping[str, Any]]:
+        """The objects of a batch, from which names were left out already, held by column."""
+        numbers = Counter(batch.shape_of_object)
+        rows_of_shape = [
+            self._add_columns(shape, numbers[index]) for index, shape in enumerate(batch.shapes)
+        ]
+        return [next(rows_of_shape[index]) for index in batch.shape_of_object]
 
-    def close(self) -> None:
-        """Put into columns what was added last."""
-        for shape in self._shapes.values():
-            if shape.buffer:
-                self._flush(shape)
-
-    def _flush(self, shape: _SameNames) -> None:
-        for name, values in zip(shape.columns, zip(*shape.buffer, strict=True), strict=True):
-            types = list(dict.fromkeys(map(type, values)))
+    def _add_columns(self, batch: NamedColumns, n_objects: int) -> Iterator[Mapping[str, Any]]:
+        """The objects that have the same names, in their order."""
+        shape = self._shapes.get(batch.names)
+        for name, (_, types) in zip(batch.names, batch.columns, strict=True):
             self._note_kinds(name, types)
+        if shape is None and len(self._shapes) == MOST_SHAPES:
+            columns = [values for values, _ in batch.columns]
+            rows = zip(*columns, strict=True) if columns else repeat((), n_objects)
+            return (dict(zip(batch.names, row, strict=True)) for row in rows)
+        if shape is None:
+            shape = self._shapes[batch.names] = _SameNames(batch.names)
+        for name, (values, types) in zip(batch.names, batch.columns, strict=True):
             shape.columns[name] = _extended(shape.columns[name], values, types)
-        shape.buffer.clear()
+        first = shape.rows
+        shape.rows += n_objects
+        return map(partial(ColumnRow, shape.columns), range(first, shape.rows))
 
     def _note_kinds(self, name: str, types: Sequence[type]) -> None:
         for of_type in types:
@@ -174,7 +210,6 @@ class _SameNames:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.columns: dict[str, array[Any] | list[Any]] = {intern(name): [] for name in names}
-        self.buffer: list[tuple[Any, ...]] = []
         self.rows = 0
 
 

@@ -11,6 +11,7 @@ one that claims it.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -43,7 +44,8 @@ from crosswind.storage.database import (
     without_password,
 )
 from crosswind.storage.folder_mark import mark_folder, refuse_marked
-from crosswind.storage.json_columns import JsonColumns, parsed
+from crosswind.storage.json_columns import JsonColumns, column_batch, parsed
+from crosswind.storage.json_processes import held_by_column
 from crosswind.storage.leases import Driver
 
 FILE_NAME = "store.sqlite"
@@ -289,29 +291,35 @@ class Store:
         self.study(study)
         columns = [runs.c[name] for name in (*_RUN_COLUMNS, "cost", "warnings")]
         names = ("key", "labels", *_RUN_COLUMNS, "cost", "warnings")
-        run_costs = JsonColumns()
+        costs = JsonColumns()
         query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(
             runs, runs.c.key == study_runs.c.key
         )
         live, out = self.live_drivers(), []
-        for row in self._streamed(
+        for lot in self._lots(
             query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(
                 study_runs.c.position
             )
         ):
-            entry = dict(zip(names, row, strict=True))
-            for name, kind in _JSON_OF_RUN:
-                if entry[name] is not None or name == "labels":
-                    entry[name] = self._value(entry[name], kind)
-            if entry["cost"] is not None:
-                entry["cost"] = run_costs.add(entry["cost"])
-            for name in _NUMBERS_OF_RUN:
-                if not isinstance(entry[name], _NUMBER_OR_NONE):
-                    raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
-            entry["status"] = self._status(entry["status"], entry["driver"], live)
-            out.append(entry)
-        run_costs.close()
+            entries = [self._run_entry(names, row, live) for row in lot]
+            costed = [entry for entry in entries if entry["cost"] is not None]
+            run_costs = costs.add_batch(column_batch(entry["cost"] for entry in costed))
+            for entry, cost in zip(costed, run_costs, strict=True):
+                entry["cost"] = cost
+            out += entries
         return out
+
+    def _run_entry(self, names: Sequence[str], row: Any, live: set[str]) -> dict[str, Any]:
+        """The values of a run by name, put together from its row."""
+        entry = dict(zip(names, row, strict=True))
+        for name, kind in _JSON_OF_RUN:
+            if entry[name] is not None or name == "labels":
+                entry[name] = self._value(entry[name], kind)
+        for name in _NUMBERS_OF_RUN:
+            if not isinstance(entry[name], _NUMBER_OR_NONE):
+                raise self._damaged(f"{name} is not a number, but {shown(entry[name])}")
+        entry["status"] = self._status(entry["status"], entry["driver"], live)
+        return entry
 
     def results(
         self,
@@ -350,11 +358,16 @@ class Store:
         columns = JsonColumns(without)
         scored: dict[str, list[tuple[int, str, str, Mapping[str, Any]]]] = {}
         names: dict[str, str] = {}  # one text for all results of a rule, and of a set
-        for key, position, rule, set_name, content in self._streamed(query):
-            metrics = columns.add(self._value(content, dict))
-            rule, set_name = names.setdefault(rule, rule), names.setdefault(set_name, set_name)
-            scored.setdefault(key, []).append((position, rule, set_name, metrics))
-        columns.close()
+        lots: deque[Sequence[Any]] = deque()
+        objects = held_by_column(
+            _texts_of(self._lots(query), lots), columns, lambda text: self._value(text, dict)
+        )
+        for lot_metrics in objects:
+            for (key, position, rule, set_name), metrics in zip(
+                lots.popleft(), lot_metrics, strict=True
+            ):
+                rule, set_name = names.setdefault(rule, rule), names.setdefault(set_name, set_name)
+                scored.setdefault(key, []).append((position, rule, set_name, metrics))
         if columns.differing:
             name, kind, other = columns.differing
             raise self._damaged(f"{name} is a {kind} in one result and a {other} in another")
@@ -646,10 +659,13 @@ class Store:
 
     def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
         """The rows of a query, a thousand in memory at a time."""
+        for lot in self._lots(query):
+            yield from lot
+
+    def _lots(self, query: sa.Select[Any]) -> Iterator[Sequence[Any]]:
+        """The rows of a query, a thousand at a time."""
         with self.transaction() as connection:
-            streamed = connection.execution_options(yield_per=1000).execute(query)
-            for rows in streamed.partitions():
-                yield from rows
+            yield from connection.execution_options(yield_per=1000).execute(query).partitions()
 
     def _of_study(self, query: sa.Select[Any], study: str | None) -> sa.Select[Any]:
         if study is None:
@@ -723,6 +739,13 @@ def _rows_of_study(study: str, jobs: Sequence[Job]) -> Iterator[tuple[str, int, 
     keys = [job.key for job in jobs]
     labels = artifacts.texts_of_labels([job.labels for job in jobs])
     return zip(repeat(study), range(len(jobs)), keys, labels, strict=False)
+
+
+def _texts_of(lots: Iterable[Sequence[Any]], settings: deque[Sequence[Any]]) -> Iterator[list[str]]:
+    """The texts of scores of each lot of rows; all else of its rows is appended to `settings`."""
+    for lot in lots:
+        settings.append([row[:-1] for row in lot])
+        yield [row[-1] for row in lot]
 
 
 def _keys_of(study: str) -> sa.Select[Any]:
