@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from crosswind.core.errors import InputError, StoreError
 from crosswind.storage.database import meta, sentences
@@ -64,6 +63,8 @@ def marked_store(out: Path) -> tuple[str, str] | None:
 
 def _identity_of(connection: sa.Connection) -> str:
     """A text that this database alone has, made when it is first asked for."""
+    from sqlalchemy.dialects import postgresql
+
     insert = postgresql.insert(meta).values(name=_IDENTITY, value=secrets.token_hex(16))
     connection.execute(insert.on_conflict_do_nothing())
     query = sa.select(meta.c.value).where(meta.c.name == _IDENTITY)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from crosswind import __version__
 from crosswind.core.collection import no_collection
@@ -169,6 +168,9 @@ class Store:
     ) -> None:
         """Put in a study, the rows `entries` of its jobs and `listed` of its list of them; all or
         nothing."""
+        # A dialect takes as long to load as a small store to read.
+        from sqlalchemy.dialects import postgresql, sqlite
+
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
             # Drivers on PostgreSQL may add the same study at once: all but the first wait here for
