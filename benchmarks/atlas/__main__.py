@@ -48,6 +48,7 @@ from crosswind.advice.evidence import (
     data_name,
     empty_evidence,
     evidence_of,
+    is_pretrained,
     method_of_label,
     problems_of_plan,
 )
@@ -62,15 +63,20 @@ HERE = Path(__file__).resolve().parent
 EVIDENCE = HERE / "evidence.parquet"
 VALIDATION = HERE / "validation.json"
 RESULTS = HERE.parent / "results"
-EARLIER = {
+EARLIER: dict[str, tuple[str, str | None]] = {
     "concurrent-shifts/numbers.csv": ("jeon2025/controlled", "figure"),
     "concurrent-shifts/equal-numbers.csv": ("jeon2025/equal-sizes", None),
     "wiles2022-unseen/numbers.csv": ("wiles2022/unseen", "small"),
     "wiles2022-label-is-color/numbers.csv": ("wiles2022/label-is-color", "small"),
     "pacs-leave-one-out/numbers.csv": ("pacs/leave-one-out", "small"),
+    "jeon2025-transfer/numbers.csv": ("jeon2025/controlled", "transfer"),
+    "jeon2025-data-size/numbers.csv": ("jeon2025/data-size", None),
+    "jeon2025-sensitivity/numbers.csv": ("jeon2025/sensitivity", None),
 }
 """Tables of benchmarks/results and the study and scale that made them. wiles2022/spurious is not among
 them: its plain training draws rows by weights of the test distribution, which is a method here."""
+SAME_ROWS = {("jeon2025/controlled", "transfer"): "figure"}
+"""Scales whose plan needs files of weights, and the one with the same rows that needs none."""
 KEYS = ("study", "data", "shift", "size", "model", "method")
 
 
@@ -157,11 +163,17 @@ def tables(folder: Path, out: Path, split_seeds: int, attributes: int | None, wo
             print(f"left out: {name}: {folder} has no such file")
             continue
         study = out / f"{Path(name).stem}.yaml"
-        fields = table_study(folder / name, split_seeds, attributes)
+        try:
+            fields = table_study(folder / name, split_seeds, attributes)
+        except CrosswindError as error:
+            print(f"left out: {name}: {error}")
+            continue
         study.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
         store = str(study.with_suffix(""))
         command = [sys.executable, "-m", "crosswind", "run", str(study), "--out", store]
-        subprocess.run([*command, "--workers", str(workers)], check=True)
+        if subprocess.run([*command, "--workers", str(workers)], check=False).returncode:
+            print(f"left out: {name}: its study did not end well, see above")
+            continue
         with Store.open(store) as opened:
             added += [evidence_of(opened, study_name) for study_name in opened.study_names()]
     if added:
@@ -175,7 +187,8 @@ def earlier() -> None:
         study = load_study(word, scale, [])
         try:
             folder = find_study(word)[1].parent
-            problems = problems_of_plan(make_plan(study, folder), folder)
+            planned = load_study(word, SAME_ROWS.get((word, scale), scale), [])
+            problems = problems_of_plan(make_plan(planned, folder), folder)
         except CrosswindError as error:
             print(f"left out: {name}: {error}")
             continue
@@ -202,10 +215,18 @@ def _earlier_rows(
         own_plain = plain.get((*place, row["model"]))
         if name in (None, "erm") or own_plain is None or place not in problems:
             continue
-        if row["diff_n"] in (None, "") or int(row["points"]) > int(own_plain["points"]):
+        if int(row["points"]) > int(own_plain["points"]):
             continue
-        n = int(row["diff_n"])
-        reach = (float(row["diff_high"]) - float(row["diff_low"])) / 2 if n > 1 else None
+        if row["diff_n"] not in (None, "", 0):
+            n = int(row["diff_n"])
+            plain_mean = float(row["mean"]) - float(row["diff"])
+        elif row["n"] == own_plain["n"]:
+            # The plain training of this network is not the reference of the study.
+            n, plain_mean = int(row["n"]), float(own_plain["mean"])
+        else:
+            continue
+        is_paired = n > 1 and row["diff_low"] not in (None, "")
+        reach = (float(row["diff_high"]) - float(row["diff_low"])) / 2 if is_paired else None
         worst, plain_worst = row["worst_group"], own_plain["worst_group"]
         yield {
             "study": row["study"],
@@ -215,10 +236,11 @@ def _earlier_rows(
             "model": row["model"],
             "rule": rule,
             **vars(problems[place]),
+            "pretrained": is_pretrained(study["models"], row["model"]),
             "method": name,
             "points": int(row["points"]),
             "runs": n,
-            "plain_accuracy": float(row["mean"]) - float(row["diff"]),
+            "plain_accuracy": plain_mean,
             "accuracy": float(row["mean"]),
             "accuracy_error": None if reach is None else reach / stats.t.ppf(0.975, n - 1),
             "plain_worst_group": None if plain_worst is None else float(plain_worst),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +15,24 @@ __all__ = ["LABELS", "STUDIED", "table_study"]
 
 STUDIED: Final = Path(__file__).resolve().parents[1] / "results" / "own-tables.json"
 """What whole studies of real tables found, from `python -m benchmarks.papers.own_tables`."""
+SCREENED: Final = STUDIED.with_name("own-tables-screen.json")
+"""Further real tables, with a label for each."""
+
+
+def _labels(record: Path) -> Iterator[tuple[str, str]]:
+    for row in json.loads(record.read_text(encoding="utf-8"))["tables"]:
+        if row.get("kind", "columns") == "columns":
+            yield row["table"], row["label"]
+
+
 LABELS: Final[Mapping[str, str]] = {
-    row["table"]: row["label"]
-    for row in json.loads(STUDIED.read_text(encoding="utf-8"))["tables"]
-    if row["table"] not in ("reviews.csv", "imdb.csv", "digits.csv")
+    table: label
+    for record in (STUDIED, SCREENED)
+    for table, label in _labels(record)
+    if table not in ("reviews.csv", "imdb.csv", "digits.csv")
 }
-"""Tables of numbers and categories in `STUDIED` and what is told of each row; the three that are left
-out are texts and pictures."""
+"""Tables of numbers and categories in `STUDIED` and `SCREENED` and what is told of each row; what is
+left out are texts and pictures."""
 METHODS: Final[Mapping[str, Mapping[str, Any]]] = {
     "erm": {},
     "erm-balanced": {"method": "erm", "sampler": "balanced"},

@@ -30,6 +30,7 @@ __all__ = [
     "data_name",
     "empty_evidence",
     "evidence_of",
+    "is_pretrained",
     "method_of_label",
     "origin_of",
     "problem_of_row",
