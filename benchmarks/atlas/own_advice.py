@@ -58,7 +58,7 @@ def beside_studies(
     """For every attribute that a whole study of a table tied to its label, and that `init` proposes,
     the advice on that tie beside what the study found. Advice is from evidence without the table."""
     studied = json.loads(STUDIED.read_text(encoding="utf-8"))["tables"]
-    for name in LABELS:
+    for name in dict.fromkeys(row["table"] for row in studied if row["table"] in LABELS):
         if not (folder / name).is_file():
             print(f"left out: {name}: {folder} has no such file")
             continue

@@ -20,7 +20,8 @@ SCREENED: Final = STUDIED.with_name("own-tables-screen.json")
 
 
 def _labels(record: Path) -> Iterator[tuple[str, str]]:
-    for row in json.loads(record.read_text(encoding="utf-8"))["tables"]:
+    content = json.loads(record.read_text(encoding="utf-8"))
+    for row in content if isinstance(content, list) else content["tables"]:
         if row.get("kind", "columns") == "columns":
             yield row["table"], row["label"]
 
