@@ -61,7 +61,7 @@ def table_study(table: Path, split_seeds: int, attributes: int | None = None) ->
     for entry in study["data"].values():
         entry["options"]["path"] = str(table.resolve())
     for shift in study["shifts"].values():
-        if shift and isinstance(shift["strength"], dict):
+        if isinstance((shift or {}).get("strength"), dict):
             shift["strength"] = {name: shift["strength"][name] for name in study["data"]}
     return {
         **study,
