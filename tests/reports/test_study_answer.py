@@ -119,7 +119,7 @@ def test_what_cannot_be_told_is_not_told_and_the_seeds_it_takes_are_asked_for() 
     assert answer.sentences[0].startswith(
         "No shift is shown to cost accuracy (at best a cost of 16 points would have been told"
     )
-    assert answer.sentences[1] == "None of 2 methods is shown to win any of it back."
+    assert answer.sentences[1] == "None of 2 methods is shown to do better."
     assert answer.next_step == (
         "4 seeds leave open how far runs spread: run 10, which say how many would tell 5 points."
     )
@@ -148,7 +148,76 @@ def test_more_seeds_are_asked_for_beside_those_that_were_run() -> None:
 def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
     answer = found(n=1).answer
     assert answer.command.endswith("--set seeds=5")
-    assert "shown to cost accuracy" in answer.sentences[0]
+    # "Not shown to cost accuracy" would be read as the finding that nothing is lost.
+    (single,) = answer.sentences
+    assert re.fullmatch(
+        r"Single runs tell neither a cost nor a gain from chance; the largest loss in them is"
+        r" [\d.]+ points, under SC\+UDS\.",
+        single,
+    )
+
+
+def test_a_setting_in_which_methods_were_tried_answers_for_one_that_loses_more() -> None:
+    """A forest that no method trains lost 25 points, and the network that methods train 20: what
+    helps is not left out of the answer, nor is the forest."""
+    lost = {("none", "erm"): 0.9, ("SC", "erm"): 0.65}
+    rows = [
+        {**row, "model": model}
+        for model, accuracy in (("forest", lost), ("mlp", ACCURACY), ("oak", lost))
+        for row in scored_rows(accuracy)
+    ]
+    two = found(rows=[row for row in rows if row["model"] != "oak"]).answer
+    assert two.place.model == "mlp" and two.question.endswith("does any method win it back?")
+    assert two.command == "crosswind show method groupdro"
+    assert re.fullmatch(
+        r"In the other setting, forest, SC costs [\d.]+ points \[[\d.]+, [\d.]+\] of accuracy\.",
+        two.sentences[-1],
+    )
+    three = found(rows=rows).answer
+    assert re.match(
+        r"In 2 of 2 other settings a shift costs accuracy; in (forest|oak), the most in these runs,"
+        r" SC costs ",
+        three.sentences[-1],
+    )
+    calm = {("none", "erm"): 0.9, ("SC", "erm"): 0.92}
+    rows = [row for row in rows if row["model"] == "mlp"]
+    rows += [{**row, "model": "forest"} for row in scored_rows(calm)]
+    assert found(rows=rows).answer.sentences[-1] == (
+        "In the other setting, forest, no shift is shown to cost accuracy."
+    )
+
+
+def test_where_no_setting_learns_the_answer_says_so_of_all() -> None:
+    rows = [
+        {**row, "model": model}
+        for model in ("forest", "mlp")
+        for row in scored_rows(dict.fromkeys(ACCURACY, 0.5))
+    ]
+    (idle,) = found(rows=rows).answer.sentences
+    assert idle.startswith("No answer yet in any of 2 settings: forest: erm learns nothing")
+    rows += [{**row, "model": "tree"} for row in scored_rows(ACCURACY)]
+    answer = found(rows=rows).answer
+    assert answer.place.model == "tree", "one that learns answers for those that do not"
+
+
+def test_a_method_that_loses_under_another_shift_is_not_advised_without_saying_so() -> None:
+    accuracy = {**ACCURACY, ("UDS", "groupdro"): 0.7}
+    answer = found(accuracy).answer
+    assert re.match(
+        r"train with groupdro, which loses [\d.]+ points \[[\d.]+, [\d.]+\] under UDS; see first",
+        answer.next_step,
+    )
+
+
+def test_a_method_under_a_name_of_the_studys_own_is_said_to_be_what_it_is() -> None:
+    """`crosswind show method erm` alone tells nothing of what was changed."""
+    accuracy = {
+        key if key[1] != "groupdro" else (key[0], "even"): value for key, value in ACCURACY.items()
+    }
+    methods = {"erm": {}, "even": {"method": "erm", "sampler": "balanced"}, "jtt": {}}
+    answer = found(accuracy, methods=methods).answer
+    assert answer.next_step.startswith("train with even (erm with sampler balanced); see first")
+    assert answer.command == "crosswind show method erm"
 
 
 @pytest.mark.parametrize("scale", [None, "tiny"])
@@ -367,8 +436,18 @@ def test_the_first_screen_says_how_many_claims_hold() -> None:
     verdicts = ["holds", "cannot tell", "holds", "not run yet"]
     answer = answer_of(place_results, findings.items, about, [], {}, verdicts)
     assert answer.certainty.endswith(
-        " Claims, a family of their own: holds 2, cannot tell 1, not run yet 1."
+        " Of the study's 4 claims, judged apart from these: 2 hold, 1 cannot be told and 1 is not run"
+        " yet."
     )
+    for verdicts, words in (
+        (["holds"] * 3, " All 3 claims of the study hold, judged apart from these."),
+        (
+            ["the opposite holds"],
+            " The study's claim is the other way round, judged apart from these.",
+        ),
+    ):
+        answer = answer_of(place_results, findings.items, about, [], {}, verdicts)
+        assert answer.certainty.endswith(words)
 
 
 def test_a_claim_of_a_cost_that_holds_is_named_where_no_comparison_tells_one() -> None:
@@ -485,6 +564,14 @@ def test_where_nothing_else_is_compared_the_verdicts_on_claims_come_first(tmp_pa
         assert text.startswith("Claims of alpha\n  UDS is easier: ")
         assert text.index("UDS is easier") < text.index("Accuracy on test")
         assert "UDS is easier" in study._repr_html_().partition("<table")[0]
+
+
+def test_the_caption_explains_methods_only_where_the_picture_has_some(tmp_path: Path) -> None:
+    alone = first_screen(tmp_path / "a", {}, shifts=("none", "SC"), methods=("erm",)).caption
+    assert alone.startswith(
+        "What each shift costs erm, in points. The line is erm without a shift:"
+    )
+    assert "wins back" in first_screen(tmp_path / "b", {}).caption
 
 
 def test_claims_that_were_not_run_yet_take_no_place_of_a_score(tmp_path: Path) -> None:

@@ -88,10 +88,14 @@ def _caption(picture: AnswerPicture) -> str:
             f"What each method wins (right) or loses (left) beside {reference}, the line, in points."
             f"{hollow}"
         )
+    methods = ""
+    if any(row.is_method for row in picture.rows):
+        methods = (
+            ", and below it what each method wins back of it: its bar begins where the shift ends"
+        )
     return (
-        f"What each shift costs {reference}, in points, and below it what each method wins back of it:"
-        f" its bar begins where the shift ends. The line is {reference} without a shift:"
-        f" {picture.base} of test rows right.{hollow}"
+        f"What each shift costs {reference}, in points{methods}. The line is {reference} without a"
+        f" shift: {picture.base} of test rows right.{hollow}"
     )
 
 

@@ -42,6 +42,13 @@ MOST_SEEDS = 50
 LISTING = "crosswind list methods"
 """The command that names the methods which could be tried."""
 WORST = "worst_group"
+_CLAIM_VERBS = {
+    HOLDS: ("holds", "hold"),
+    OPPOSITE: ("is the other way round", "are the other way round"),
+    CANNOT_TELL: ("cannot be told", "cannot be told"),
+    NOT_RUN: ("is not run yet", "are not run yet"),
+}
+"""The verdict on one claim and on several, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +111,22 @@ def answer_of(
     `verdicts`: on its claims. `claimed`: these claims, of which those that hold and are of a cost are
     named where no comparison tells one.
     """
+    idle = {at_place.place: _idle_at(at_place, resolved) for at_place in rule_results}
+    with_methods = {finding.place for finding in findings if finding.kind == EFFECT_OF}
+
+    def answers(place: Place) -> tuple[bool, bool]:
+        """How much of the question a setting answers: of one that only guesses nothing is told, and
+        of one without methods not what helps."""
+        return not idle[place], place in with_methods
+
     told = [finding for finding in findings if finding.told]
     # Where none is told apart from chance, the largest says nothing of its setting: the first one of
-    # the study stands for it.
-    at_first = [finding for finding in findings if finding.place == rule_results[0].place]
-    main = max(told or at_first or findings, key=_size)
+    # the study that answers most stands for it.
+    first = max(dict.fromkeys(finding.place for finding in findings), key=answers)
+    at_first = [finding for finding in findings if finding.place == first]
+    main = max(told or at_first, key=lambda finding: (answers(finding.place), _size(finding)))
     here = next(places for places in rule_results if places.place == main.place)
-    study = _AskedStudy(here, findings, resolved, runs, written, claimed)
+    study = _AskedStudy(here, findings, resolved, runs, written, claimed, idle)
     next_step, command = study.next_step()
     return StudyAnswer(
         study.question(),
@@ -120,6 +136,12 @@ def answer_of(
         command,
         here.place,
     )
+
+
+def _idle_at(at_place: PlaceResults, resolved: Mapping[str, Any]) -> str:
+    """Why nothing can be told at a setting; empty where it can."""
+    unshifted = unshifted_entry(at_place, resolved)
+    return "" if unshifted is None else idle_reason(at_place, unshifted)
 
 
 def _size(finding: Finding) -> tuple[bool, float]:
@@ -137,7 +159,8 @@ class _AskedStudy:
         resolved: Mapping[str, Any],
         runs: Sequence[Mapping[str, Any]],
         written: Mapping[str, Any],
-        claimed: Sequence[Judgement | PooledJudgement] = (),
+        claimed: Sequence[Judgement | PooledJudgement],
+        idle: Mapping[Place, str],
     ) -> None:
         self.at_place = at_place
         self.all_findings = findings
@@ -150,9 +173,9 @@ class _AskedStudy:
         self.worst_costs = {finding.shift: finding for finding in self._of(COST, WORST)}
         self.effects = self._of(EFFECT_OF, HEADLINE.name)
         self.worst_effects = self._of(EFFECT_OF, WORST)
-        unshifted = unshifted_entry(at_place, resolved)
         self.claimed_costs = _claimed_costs(claimed, at_place, _unshifted_shifts(resolved))
-        self.idle = "" if unshifted is None else idle_reason(at_place, unshifted)
+        self.idle = idle[at_place.place]
+        self.all_idle = all(idle[place] for place in self.settings)
 
     def _of(self, kind: str, metric: str) -> list[Finding]:
         """The comparisons of a kind on a score at the place, the largest loss first."""
@@ -214,11 +237,15 @@ class _AskedStudy:
 
     def sentences(self) -> list[str]:
         """The harms and the remedies, a sentence each."""
-        where = ""
-        if len(self.settings) > 1:
-            where = f"{self._where()} (one of {len(self.settings)} settings, all stand below): "
+        where, number = "", len(self.settings)
+        if number > 1:
+            name = self._where(self.at_place.place)
+            where = f"{name} (one of {number} settings, all stand below): "
         if self.idle:
-            idle_sentences = [f"No answer yet: {where}{self.idle}"]
+            every = ""
+            if number > 1 and self.all_idle:
+                where, every = f"{name}: ", f" in any of {number} settings"
+            idle_sentences = [f"No answer yet{every}: {where}{self.idle}"]
             worst = self._worst_loss()
             if worst is not None and -worst.difference.mean >= EFFECT:
                 # What is tied or rare moves it all the same, and the picture shows that.
@@ -227,17 +254,44 @@ class _AskedStudy:
                 )
             return idle_sentences
         said = [sentence for sentence in (self._what_hurts(), self._what_helps()) if sentence]
-        return [f"{where}{said[0]}", *said[1:]] if said else []
+        return [f"{where}{said[0]}", *said[1:], *self._elsewhere()] if said else []
 
-    def _where(self) -> str:
-        """The words that tell the place from the others of a study."""
-        setting = self.at_place.place._asdict()
+    def _where(self, place: Place) -> str:
+        """The words that tell a place from the others of a study."""
+        setting = place._asdict()
         varying = [
             name
             for name in ("data", "size", "model", "set")
             if len({getattr(place, name) for place in self.settings}) > 1
         ]
         return ", ".join(str(setting[name]) for name in varying)
+
+    def _elsewhere(self) -> list[str]:
+        """The costs in the other settings of a study, as a sentence; none where it has one setting
+        or asks for no cost."""
+        costs = [
+            finding
+            for finding in self.all_findings
+            if (finding.kind, finding.metric) == (COST, HEADLINE.name)
+            and finding.place != self.at_place.place
+        ]
+        if not costs:
+            return []
+        losses = sorted(filter(_is_told_loss, costs), key=lambda finding: finding.difference.mean)
+        number = len({finding.place for finding in costs})
+        alone = f"In the other setting, {self._where(costs[0].place)},"
+        if not losses:
+            where = alone if number == 1 else f"In the {number} other settings"
+            return [f"{where} no shift is shown to cost accuracy."]
+        most = losses[0]
+        cost = f"{most.shift} costs {points_with_interval(most)} of accuracy"
+        if number == 1:
+            return [f"{alone} {cost}."]
+        lossy = len({finding.place for finding in losses})
+        return [
+            f"In {lossy} of {number} other settings a shift costs accuracy; in"
+            f" {self._where(most.place)}, the most in these runs, {cost}."
+        ]
 
     def _what_hurts(self) -> str:
         """The shift that costs most, how many cost anything; or that none is told to."""
@@ -254,6 +308,14 @@ class _AskedStudy:
                 f"{self._worst_words(most.shift)}."
             )
         worst = self._worst_loss()
+        if self._are_single_runs():
+            first = self.costs[0]
+            gain = "neither a cost nor a gain" if self.effects else "no cost"
+            lost = ""
+            if first.difference.mean < 0:
+                points = points_with_interval(first)
+                lost = f"; the largest loss in them is {points}, under {first.shift}"
+            return f"Single runs tell {gain} from chance{lost}."
         widest = max(self.costs, key=lambda finding: finding.difference.sd or 0.0)
         power = power_words(widest)
         would = f" ({power})" if power else ""
@@ -264,6 +326,10 @@ class _AskedStudy:
             f"{subject} shown to cost accuracy over all rows{would}{self._claimed_words()}, but"
             f" {worst.shift} costs {points_with_interval(worst)} in the worst group."
         )
+
+    def _are_single_runs(self) -> bool:
+        """Whether every comparison is of one run with another."""
+        return all(finding.difference.n == 1 for finding in self.findings)
 
     def _claimed_words(self) -> str:
         """The costs that claims hold, as the inside of a sentence; empty without any."""
@@ -297,6 +363,8 @@ class _AskedStudy:
             return ""
         tried = len({finding.method for finding in self.effects})
         wins = self._wins(self.effects)
+        if not wins and self._are_single_runs():
+            return "" if self.costs else "Single runs tell no gain from chance."
         if not wins:
             return self._no_gain(tried)
         shift = self._main_shift(wins)
@@ -352,7 +420,7 @@ class _AskedStudy:
                 f"{none} shown to win accuracy over all rows, but under {best.shift}"
                 f" {_gain_words(best)} in the worst group."
             )
-        does = "win any of it back" if self.costs else "do better"
+        does = "win any of it back" if any(map(_is_told_loss, self.costs)) else "do better"
         return f"{none} shown to {does}{self._harm()}."
 
     def _harm(self) -> str:
@@ -405,7 +473,8 @@ class _AskedStudy:
         if wins:
             method = self._best(wins)
             return (
-                f"train with {method}; see first what it needs and what it costs.",
+                f"train with {method}{self._changed_words(method)}{self._loss_words(method)}; see first"
+                " what it needs and what it costs.",
                 f"crosswind show method {self._registered(method)}",
             )
         undecided = [finding for finding in self.findings if not finding.told]
@@ -426,6 +495,32 @@ class _AskedStudy:
         """The method with the largest gain under the shift that the answer names."""
         shift = self._main_shift(wins)
         return next(finding.method for finding in wins if finding.shift == shift)
+
+    def _loss_words(self, method: str) -> str:
+        """The largest loss of a method under another shift, as the inside of a sentence; empty where
+        none is told."""
+        losses = [
+            finding
+            for finding in self.effects
+            if finding.method == method and _is_told_loss(finding)
+        ]
+        if not losses:
+            return ""
+        return f", which loses {points_with_interval(losses[0])} under {losses[0].shift}"
+
+    def _changed_words(self, method: str) -> str:
+        """The listed method and the settings that a name of the study's own stands for, in brackets;
+        empty where the method is called by its listed name."""
+        if self._registered(method) == method:
+            return ""
+        settings = self.resolved["methods"][method]
+        words = [
+            f"{name} {value}"
+            for name, value in settings.items()
+            if name not in ("method", "shifts", "models") and value is not None
+        ]
+        with_settings = f" with {', '.join(words)}" if words else ""
+        return f" ({self._registered(method)}{with_settings})"
 
     def _registered(self, method: str) -> str:
         """The name under which the method of a label is listed."""
@@ -621,12 +716,16 @@ def _claim_words(verdicts: Sequence[str]) -> str:
     if not verdicts:
         return ""
     counts = Counter(verdicts)
-    listed = ", ".join(
-        f"{verdict} {counts[verdict]:,}"
-        for verdict in (HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN)
+    phrases = [
+        f"{counts[verdict]:,} {verbs[counts[verdict] > 1]}"
+        for verdict, verbs in _CLAIM_VERBS.items()
         if counts[verdict]
-    )
-    return f" Claims, a family of their own: {listed}."
+    ]
+    number, (verdict, *more_verdicts) = len(verdicts), counts
+    if more_verdicts:
+        return f" Of the study's {number:,} claims, judged apart from these: {joined(phrases)}."
+    subject = "The study's claim" if number == 1 else f"All {number:,} claims of the study"
+    return f" {subject} {_CLAIM_VERBS[verdict][number > 1]}, judged apart from these."
 
 
 def points_with_interval(finding: Finding) -> str:
