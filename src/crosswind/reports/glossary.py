@@ -8,13 +8,14 @@ explained from what it declares.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import CrosswindError, plain
-from crosswind.reports.claims.shift_words import shift_clause
+from crosswind.reports.claims.shift_words import joined, shift_clause
 from crosswind.reports.methods import find_method
 from crosswind.reports.tables import short_numbers, shortened, slug
 
@@ -57,6 +58,37 @@ TERMS: Mapping[str, str] = {
     "environment": "A domain that rows come from, such as a hospital or a camera.",
 }
 """What the words of every report mean."""
+ORDINARY = frozenset(
+    {
+        "a",
+        "all",
+        "and",
+        "any",
+        "as",
+        "both",
+        "each",
+        "even",
+        "few",
+        "first",
+        "last",
+        "many",
+        "more",
+        "most",
+        "no",
+        "none",
+        "not",
+        "one",
+        "only",
+        "or",
+        "other",
+        "same",
+        "some",
+        "the",
+    }
+)
+"""Words of a sentence, which are no term of it though a study calls a shift so: `none` most of all."""
+LISTED_VALUES = 6
+"""Classes or values that the meaning of a word lists; of more it has the number."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +110,8 @@ class Glossary:
 
     def marked(self, text: str, before: Collection[str] = ()) -> Markup:
         """`text` as HTML, the first place of each term marked with a link to its meaning. Terms of
-        `before` are left as they are, and the marked ones are added where it is a set."""
+        `before` are left as they are, and the marked ones are added where it is a set. A word of
+        `ORDINARY` is a term only where it stands alone."""
         from markupsafe import Markup, escape
 
         text = shortened(text, short_numbers([text]))
@@ -89,7 +122,7 @@ class Glossary:
         end = 0
         for match in self._pattern.finditer(text):
             term = match.group(1)
-            if term in marked_terms:
+            if term in marked_terms or (term.lower() in ORDINARY and term != text):
                 continue
             marked_terms.add(term)
             pieces.append(escape(text[end : match.start()]))
@@ -101,8 +134,16 @@ class Glossary:
         return Markup("").join(pieces)
 
 
-def glossary_of(key: str, resolved: Mapping[str, Any]) -> Glossary:
-    """The terms of a study: its shifts and methods first, then those of every report."""
+def glossary_of(
+    key: str,
+    resolved: Mapping[str, Any],
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    values: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Glossary:
+    """The terms of a study: its shifts and methods first, then those of every report.
+
+    `classes`: label -> its classes, `values`: attribute -> its values, as far as they are known.
+    """
     meanings: dict[str, str] = {}
     shifts = resolved.get("shifts") or {}
     for shift in shifts:
@@ -110,10 +151,23 @@ def glossary_of(key: str, resolved: Mapping[str, Any]) -> Glossary:
     for method in resolved.get("methods") or {}:
         meaning = _method_meaning(str(method), resolved)
         if meaning:
-            meanings[plain(str(method))] = plain(meaning)
+            # Summaries quote settings as code, which is none here.
+            meanings[plain(str(method))] = plain(meaning.replace("`", ""))
+    for term, columns in (("label", classes), ("attribute", values)):
+        if columns:
+            named = joined([f"{name} ({_values(columns[name])})" for name in columns])
+            meanings.setdefault(term, plain(f"{TERMS[term].removesuffix('.')}; here {named}."))
     for term, meaning in TERMS.items():
         meanings.setdefault(term, meaning)
     return Glossary(key, {term: meaning for term, meaning in meanings.items() if term})
+
+
+def _values(names: Sequence[str]) -> str:
+    """Classes of a label, or values of an attribute, in words."""
+    if len(names) > LISTED_VALUES:
+        return f"one of {len(names):,}"
+    words = joined(names, "or")
+    return shortened(words, short_numbers([words]))
 
 
 def _shift_meaning(shift: str, resolved: Mapping[str, Any]) -> str:

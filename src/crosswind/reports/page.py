@@ -228,13 +228,32 @@ def _view(study: StudyRecord, key: str) -> dict[str, Any]:
         "name": study.name,
         "about": str(study.resolved.get("about") or ""),
         "head": study_head(study),
-        "glossary": glossary_of(key, study.resolved),
+        "glossary": glossary_of(key, study.resolved, *_classes_and_values(study.draws)),
         "shifts": json.dumps(list(study.resolved.get("shifts") or {})),
         "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *other_states],
         "facts": _facts(study),
         "remarks": _remarks(study),
         "sections": _sections(study),
     }
+
+
+def _classes_and_values(
+    draws: Sequence[ShiftDraw],
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Label -> its classes, and attribute -> its values, as the rows of some draws show them."""
+    classes: dict[str, dict[str, None]] = {}
+    values: dict[str, dict[str, None]] = {}
+    for shift_draw in draws:
+        # Test rows first: they show a value that no training row has, in its place.
+        for rows in filter(None, (shift_draw.test, shift_draw.train)):
+            for attribute, cells in rows.tables.items():
+                for label, value in cells:
+                    classes.setdefault(shift_draw.label, {})[label] = None
+                    values.setdefault(attribute, {})[value] = None
+    return (
+        {label: list(names) for label, names in classes.items()},
+        {attribute: list(names) for attribute, names in values.items()},
+    )
 
 
 def _facts(study: StudyRecord) -> list[tuple[str, str]]:
