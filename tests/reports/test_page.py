@@ -307,6 +307,21 @@ def test_the_figures_hold_the_numbers_of_the_store(store: Path) -> None:
     )
 
 
+@needs_browser
+def test_accuracies_are_percent_in_figures_as_in_sentences(browser: Any, store: Path) -> None:
+    """The sentence says 87.5%, so the figure does not say 0.875."""
+    page, _ = look(browser, store)
+    open_groups(page)
+    for name in ("seeds-", "rules-", "worst_group", "worst-group"):
+        for figure in page.locator(f'[data-figure^="{name}"]').all():
+            words = [text.text_content() or "" for text in figure.locator("svg text").all()]
+            numbers = [text for text in words if re.fullmatch(r"[\d.]+%?( †)?", text)]
+            assert numbers and all("%" in text for text in numbers), (name, numbers)
+            assert not re.search(r"\b0\.\d{3}\b", figure.get_attribute("aria-label") or "")
+    assert page.locator('[data-figure^="worst"]').count() > 0
+    page.context.close()
+
+
 def test_figures_are_written_in_every_format(store: Path, tmp_path: Path) -> None:
     assert _status(["report", str(store), "--no-page", "--figures", str(tmp_path / "figures")]) == 0
     files = sorted((tmp_path / "figures").iterdir())
@@ -348,6 +363,26 @@ def test_a_page_of_100_classes_and_40_methods_can_be_read(
     open_groups(page)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # Of the names of 100 classes on five pixels each as many are written as have room.
+    overlaps, written = page.evaluate(
+        """() => {
+            let overlaps = 0, written = 0;
+            for (const axis of document.querySelectorAll('[data-figure^="shift-"] .role-axis-label')) {
+                const seen = [...axis.querySelectorAll('text')]
+                    .filter((one) => one.getAttribute('opacity') !== '0' && one.textContent)
+                    .map((one) => one.getBoundingClientRect());
+                written += seen.length;
+                seen.forEach((one, i) => seen.slice(i + 1).forEach((two) => {
+                    const wide = Math.min(one.right, two.right) - Math.max(one.left, two.left);
+                    const tall = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+                    // Slanted names have boxes that touch; those of a column are level.
+                    if (wide > 1 && tall > 0.25 * one.height && one.width < 20) overlaps += 1;
+                }));
+            }
+            return [overlaps, written];
+        }"""
+    )
+    assert written > 50 and overlaps == 0
     table = page.locator('table[data-table^="accuracy-"]').first
     names = [row.inner_text().strip() for row in table.locator("tbody tr > th").all()]
     assert len(names) == 40 and len(set(names)) == 40

@@ -24,18 +24,18 @@ def prompt_map(comparison: Asked) -> Figure:
                 "t": f"{100 * score.mean:.1f}",
                 "x": is_best(comparison, model, prompt, name),
                 "u": f"{score.unparsed:.1%}",
-                "i": f"{low:.3f} to {high:.3f}",
+                "i": f"{low:.1%} to {high:.1%}",
             }
         )
     rows = list(dict.fromkeys(row["m"] for row in data))
-    told_tips = [("d", HEADLINE.words, ".3f"), ("i", "95% interval"), ("u", "unread answers")]
+    told_tips = [("d", HEADLINE.words, ".1%"), ("i", "95% interval"), ("u", "unread answers")]
     spec = method_map(comparison.data, rows, told_tips, diverging=False, words=("prompt", "data"))
     longest = max(map(len, rows))
     spec["padding"] = {"left": 5 + 7 * max(0, longest - 20), "right": 5, "top": 5, "bottom": 5}
     accuracies = [row["d"] for row in data]
     description = (
         f"Heat map of {len(rows)} models and prompts on {len(comparison.data)} data sets:"
-        f" {HEADLINE.words} between {min(accuracies):.3f} and {max(accuracies):.3f}."
+        f" {HEADLINE.words} between {min(accuracies):.1%} and {max(accuracies):.1%}."
     )
     return Figure(
         slug("prompts", *comparison.place),

@@ -111,7 +111,7 @@ def shift_count_figure(view: Families) -> Figure | None:
     ]
     first, last = min(by_count), max(by_count)
     falls = [
-        f"{family} {of_counts[0]['a']:.3f} to {of_counts[-1]['a']:.3f}"
+        f"{family} {of_counts[0]['a']:.1%} to {of_counts[-1]['a']:.1%}"
         for family, of_counts in points.items()
     ]
     setting = view.place

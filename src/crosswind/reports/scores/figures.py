@@ -128,9 +128,15 @@ def _draw_panel(
     step = 24 if len(values) <= 8 else max(5, 200 // len(values))
     tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
     tooltip = tips(("l", label), ("v", attribute), ("p", "planned rows"), ("r", "realised rows"))
-    value_axis = {"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60}
+    # Of many classes on few pixels each as many are named as have room; hover names every one.
+    value_axis = {
+        "labelAngle": -40 if len(values) > 1 else 0,
+        "labelLimit": 60,
+        "labelOverlap": "greedy",
+    }
+    label_axis = {"labelOverlap": "greedy"} if left else None
     x = text("v", title=attribute, sort=values, axis=value_axis)
-    y = text("l", title=label if left else None, sort=labels, axis={} if left else None)
+    y = text("l", title=label if left else None, sort=labels, axis=label_axis)
     where = {"x": x, "y": y, "tooltip": tooltip}
     scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
     layers = [
@@ -179,8 +185,8 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
         ("t", f"change against {reference}, points"),
         ("i", f"{level} interval, points"),
         ("n", "runs"),
-        ("a", HEADLINE.words, ".3f"),
-        ("b", f"{HEADLINE.words} of {reference}", ".3f"),
+        ("a", HEADLINE.words, ".1%"),
+        ("b", f"{HEADLINE.words} of {reference}", ".1%"),
     )
     caption = (
         f"Blue is above {reference}, orange below, paired by seed. A framed cell"
@@ -220,7 +226,7 @@ def worst_map(setting_results: PlaceResults) -> Figure | None:
         data.append(_cell(shift, method, entry, summary) | {"g": _worst_names(entry)})
     methods, shifts = setting_results.methods, setting_results.shifts
     tooltip = (
-        ("d", "worst group", ".3f"),
+        ("d", "worst group", ".1%"),
         ("i", "95% interval"),
         ("n", "runs"),
         ("g", "lowest in some run"),
@@ -265,7 +271,7 @@ def _cell(
     star: str = "",
 ) -> dict[str, Any]:
     # A difference is said in points, wherever it stands on the page.
-    size = f"{100 * summary.mean:+.1f}" if sign else f"{summary.mean:.3f}"
+    size = f"{100 * summary.mean:+.1f}" if sign else f"{summary.mean:.1%}"
     words = with_mark(f"{size}{star}", entry)
     return {
         "m": method,
@@ -343,9 +349,9 @@ def seed_strips(setting_results: PlaceResults) -> Figure | None:
     y = text("m", title=None, sort=methods)
     mean = number(mean_field, aggregate="mean")
     shared_tips = (("m", "method"), ("s", "shift"))
-    average = {**number(mean_field, title="mean", format=".3f"), "aggregate": "mean"}
+    average = {**number(mean_field, title="mean", format=".1%"), "aggregate": "mean"}
     x = _score_axis(setting_results, nice=True)
-    tooltip = tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
+    tooltip = tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".1%"))
     mean_tooltip = [*tips(*shared_tips), average]
     seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": tooltip}
     means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": mean_tooltip}
@@ -394,7 +400,7 @@ def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
                 numbers = {"a": _six(summary.mean), "i": _interval(summary), "n": summary.n}
                 data.append({"s": shift, "m": method, "u": title, **numbers})
     rule = text("u", title="rule", sort=rules, scale={"domain": rules})
-    tooltip = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
+    tooltip = (("a", f"mean {HEADLINE.words}", ".1%"), ("i", "95% interval"), ("n", "seeds"))
     encoding = {
         "x": _score_axis(first_results),
         "y": text("m", title=None, sort=methods),
@@ -428,7 +434,10 @@ def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
 def _score_axis(setting_results: PlaceResults, **scale: Any) -> dict[str, Any]:
     title = f"{HEADLINE.words} on {setting_results.place.set}"
     return number(
-        "a", title=title, scale={"zero": False, **scale, "padding": 6}, axis={"tickCount": 4}
+        "a",
+        title=title,
+        scale={"zero": False, **scale, "padding": 6},
+        axis={"tickCount": 4, "format": "~%"},
     )
 
 
@@ -608,7 +617,7 @@ def _interval(summary: DifferenceSummary, sign: str = "") -> str:
         return "one run, no interval"
     if not summary.sd:
         return "the same at every seed, no interval"
-    return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}"
+    return f"{summary.low:{sign}.1%} to {summary.high:{sign}.1%}"
 
 
 def _points_interval(summary: DifferenceSummary) -> str:
@@ -626,7 +635,7 @@ def _points_between(data: Rows) -> str:
 
 def _between(data: Rows, field: str, sign: str = "") -> str:
     values = [row[field] for row in data] or [0.0]
-    return f"between {min(values):{sign}.3f} and {max(values):{sign}.3f}"
+    return f"between {min(values):{sign}.1%} and {max(values):{sign}.1%}"
 
 
 def _room(names: Sequence[str]) -> int:
