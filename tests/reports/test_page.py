@@ -319,6 +319,9 @@ def test_accuracies_are_percent_in_figures_as_in_sentences(browser: Any, store: 
             assert numbers and all("%" in text for text in numbers), (name, numbers)
             assert not re.search(r"\b0\.\d{3}\b", figure.get_attribute("aria-label") or "")
     assert page.locator('[data-figure^="worst"]').count() > 0
+    # The names of a few values are all written, though they slant.
+    names = page.locator('[data-figure^="shift-"] svg text', has_text="green").all()
+    assert names and all(name.get_attribute("opacity") != "0" for name in names)
     page.context.close()
 
 
@@ -507,6 +510,32 @@ def test_a_link_to_what_is_folded_unfolds_it_and_print_has_everything(
     page.emulate_media(media="print")
     assert not page.locator("nav.sections").is_visible()
     assert page.locator("section.head .picture").is_visible()
+    page.context.close()
+
+
+@needs_browser
+def test_on_paper_every_table_is_whole_and_the_page_is_not_shrunk(
+    browser: Any, store: Path
+) -> None:
+    """A table that is wider than A4 had the browser print the whole page at two thirds of its size,
+    and the accuracies stood in no table, since they were folded."""
+    page, _ = look(browser, store, 688)  # A4 without its margins
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function("document.documentElement.dataset.drawing === 'no'")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 688
+    beyond = page.evaluate(
+        """() => [...document.querySelectorAll('main table')]
+        .filter((table) => table.getBoundingClientRect().right > 689)
+        .map((table) => table.dataset.table)"""
+    )
+    assert beyond == []
+    assert page.locator('table[data-table^="accuracy-"]').first.is_visible()
+    assert not page.locator('[id$="-mistakes"] .numbers table').first.is_visible()
+    about = page.locator("details", has_text="About this study").first
+    assert about.get_attribute("open") is not None
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert about.get_attribute("open") is None
     page.context.close()
 
 

@@ -34,6 +34,8 @@ Rows = list[dict[str, Any]]
 BARS = 30
 """Bars of an exhibit that are drawn."""
 _DESCRIBED = 12
+_NAMED_STEP = 12
+"""Pixels of a row or a column that has room for its name."""
 
 
 class FigureText(NamedTuple):
@@ -129,14 +131,15 @@ def _draw_panel(
     tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
     tooltip = tips(("l", label), ("v", attribute), ("p", "planned rows"), ("r", "realised rows"))
     # Of many classes on few pixels each as many are named as have room; hover names every one.
+    crowded = {"labelOverlap": "greedy"}
     value_axis = {
         "labelAngle": -40 if len(values) > 1 else 0,
         "labelLimit": 60,
-        "labelOverlap": "greedy",
+        **(crowded if step < _NAMED_STEP else {}),
     }
-    label_axis = {"labelOverlap": "greedy"} if left else None
+    label_axis = crowded if tall < _NAMED_STEP else {}
     x = text("v", title=attribute, sort=values, axis=value_axis)
-    y = text("l", title=label if left else None, sort=labels, axis=label_axis)
+    y = text("l", title=label if left else None, sort=labels, axis=label_axis if left else None)
     where = {"x": x, "y": y, "tooltip": tooltip}
     scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
     layers = [

@@ -177,9 +177,21 @@
   }
   window.addEventListener("hashchange", unfold);
   const folded = [];
+  // Numbers behind a figure are printed where they are a table for paper.
+  const ON_PAPER = { rows: 40, columns: 12 };
+  function isForPaper(numbers) {
+    // Their figures have a number in each cell, or are curves.
+    if (numbers.closest('.cards, [id$="-mistakes"], [id$="-learning-curves"]')) return false;
+    const tables = [...numbers.querySelectorAll("table")];
+    const large = tables.filter(
+      (table) => table.rows.length > ON_PAPER.rows || table.rows[0].cells.length > ON_PAPER.columns);
+    for (const table of large) table.parentElement.classList.add("screen");
+    return large.length < tables.length;
+  }
   window.addEventListener("beforeprint", () => {
     for (const image of document.images) image.loading = "eager";
-    for (const one of document.querySelectorAll("details.group:not([open])")) {
+    for (const one of document.querySelectorAll("details:not([open])")) {
+      if (one.matches(".numbers") && !isForPaper(one)) continue;
       folded.push(one);
       one.open = true;
     }
