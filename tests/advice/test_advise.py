@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,14 @@ def test_a_finished_study_is_advised_on_with_its_own_results_and_a_study_is_writ
     assert _status(["advise", str(out), "--to", str(to)]) == 0
     text = capsys.readouterr().out
     assert "digits, SC: pictures, 2 classes, 60 rows" in text and f"wrote {to}" in text
-    assert "Cannot be used here" in text and "data sets left out in turn" in text
+    assert "Cannot be used here" in text
+    # Of three problems the evidence and its worth are said once, and the answers together.
+    assert text.count("data sets left out in turn") == 1
+    assert text.count("The commands that made this evidence:") == 1
+    in_short = text.partition("In short:\n")[2].splitlines()[:3]
+    titles = ["digits, none", "digits, SC", "digits, UDS"]
+    assert [line.strip().partition(":")[0] for line in in_short] == titles
+    assert all("try " in line or "cannot tell" in line for line in in_short)
     written = yaml.safe_load(to.read_text(encoding="utf-8"))
     assert "erm" in written["methods"] and 2 <= len(written["methods"]) <= 4
     assert len(plan_of(str(to)).runs) == 3 * 3 * len(written["methods"])
@@ -218,7 +226,12 @@ def test_a_table_and_a_study_and_a_description_are_advised_on(
     assert "pressure (< 120, >= 120) with ward: numbers, 2 classes" in capsys.readouterr().out
     assert plan_of(str(to)).runs
     assert _status(["advise", "demo", "--scale", "tiny", "--groups", "unknown"]) == 0
-    assert "reads the group of every training row" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "reads the group of every training row" in text
+    # CausIRL draws environments in equal shares: of rows of one it is plain training, nearly.
+    (line,) = {line for line in text.splitlines() if "the environment of every" in line}
+    assert {"causirl-coral", "causirl-mmd", "dann"} <= set(re.findall(r"[\w-]+", line))
+    assert "\ncausirl" not in text and "--to FILE.yaml writes it" in text
     assert _status(["advise", "--shift", "UDS", "--kind", "texts", "--rows", "5000"]) == 0
     assert "50% of the groups without a training row" in capsys.readouterr().out
 

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from crosswind.core.knobs import Needs
 
-__all__ = ["Advice", "Known", "MethodAdvice", "Validation", "advise", "model_lacks", "readers"]
+__all__ = [
+    "Advice",
+    "Known",
+    "MethodAdvice",
+    "Validation",
+    "advice_text",
+    "advise",
+    "model_lacks",
+    "readers",
+]
 
 BALANCED: Final = " + balanced"
 """What the name of a method ends with where groups are drawn evenly."""
@@ -146,21 +155,7 @@ class Advice:
 
     def to_text(self) -> str:
         """The printed text: the answer, a table, what to avoid and what the choice is worth."""
-        lines = [f"{self.title}: {self.problem.in_words}.", self.answer, ""]
-        lines += self._table()
-        if self.unusable:
-            methods_by_reason: dict[str, list[str]] = {}
-            for entry in self.unusable:
-                methods_by_reason.setdefault(entry.lacks, []).append(entry.method)
-            reasons = [
-                f"{', '.join(names)}: {reason}" for reason, names in methods_by_reason.items()
-            ]
-            lines += ["", "Cannot be used here:", *(f"  {reason}" for reason in reasons)]
-        studies = dict.fromkeys(name for entry in self.methods for name in entry.studies)
-        commands = dict.fromkeys(command_of(study) for study in sorted(studies))
-        lines += ["", "The commands that made this evidence:", *(f"  {name}" for name in commands)]
-        lines += ["", self.validation.in_words]
-        return "\n".join(lines)
+        return advice_text([self])
 
     def __str__(self) -> str:
         return self.to_text()
@@ -186,6 +181,27 @@ class Advice:
                     f"{gain.mean:.0f} points of {words} [{gain.low:.0f}, {gain.high:.0f}]"
                 )
         return f"Try {first.method} first: {' and '.join(gained)} over plain training (erm).{avoid}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The problem, the answer, the table of methods and what cannot be used."""
+        lines = [f"{self.title}: {self.problem.in_words}.", self.answer, "", *self._table()]
+        if self.unusable:
+            methods_by_reason: dict[str, list[str]] = {}
+            for entry in self.unusable:
+                methods_by_reason.setdefault(entry.lacks, []).append(entry.method)
+            reasons = [
+                f"{', '.join(names)}: {reason}" for reason, names in methods_by_reason.items()
+            ]
+            lines += ["", "Cannot be used here:", *(f"  {reason}" for reason in reasons)]
+        return lines
+
+    @property
+    def in_short(self) -> str:
+        """The answer in a few words."""
+        names = [entry.method for entry in self.methods if entry.verdict == "avoid"]
+        avoid = f"; avoid {', '.join(names)}" if names else ""
+        return f"{f'try {self.first.method} first' if self.first else 'cannot tell'}{avoid}"
 
     def _table(self) -> list[str]:
         rows = [("method", "accuracy", "worst group", "verdict", "evidence", "time", "needs")]
@@ -215,6 +231,24 @@ class Advice:
             "unusable": [{"method": entry.method, "lacks": entry.lacks} for entry in self.unusable],
             "validation": asdict(self.validation),
         }
+
+
+def advice_text(problem_advice: Sequence[Advice]) -> str:
+    """The printed text of advice on one problem or several: each with its table, then all in short,
+    and once for all of them the commands behind the evidence and what the choice is worth."""
+    lines: list[str] = []
+    for entry in problem_advice:
+        lines += [*([""] if lines else []), *entry.lines]
+    studies = {
+        name for entry in problem_advice for method in entry.methods for name in method.studies
+    }
+    commands = dict.fromkeys(command_of(study) for study in sorted(studies))
+    lines += ["", "The commands that made this evidence:", *(f"  {name}" for name in commands)]
+    lines += ["", *dict.fromkeys(entry.validation.in_words for entry in problem_advice)]
+    if len(problem_advice) > 1:
+        lines += ["", "In short:"]
+        lines += [f"  {entry.title}: {entry.in_short}" for entry in problem_advice]
+    return "\n".join(lines)
 
 
 def command_of(study: str) -> str:
@@ -353,8 +387,13 @@ def _lacks(name: str, problem: Problem, known: Known) -> str:
     if needs is None:
         return ""
     reasons = {
-        _GROUPS: needs.groups and not known.groups,
-        "reads the environment of every training row": needs.environments and not known.groups,
+        # A sampler of equal shares draws by groups or environments too, though the method would
+        # run, as plain training nearly, where all rows are of one.
+        _GROUPS: (needs.groups or needs.sampler == "balanced") and not known.groups,
+        "reads the environment of every training row": (
+            needs.environments or needs.sampler == "per-environment"
+        )
+        and not known.groups,
         f"changes pictures, and these are {problem.kind}": (
             bool(needs.channels) and problem.kind != "pictures"
         ),

@@ -129,7 +129,7 @@ def advise_command(
 
     The evidence is results of many small studies that Crosswind carries, and of your own stores.
     """
-    from crosswind.advice.answer import Known, advise
+    from crosswind.advice.answer import Known, advice_text, advise
     from crosswind.advice.subject import study_with
 
     if model is not None:
@@ -184,9 +184,11 @@ def advise_command(
     if as_json:
         print_json([problem_advice.to_json() for problem_advice in advice])
         return
-    typer.echo("\n\n".join(problem_advice.to_text() for problem_advice in advice))
+    typer.echo(advice_text(advice))
     if to is not None:
         typer.echo(f"wrote {to}: crosswind run {shlex.quote(str(to))}")
+    elif shift is None and target is None:
+        typer.echo("A study of erm and what to try, ready to run: --to FILE.yaml writes it.")
 
 
 _DESCRIBED = ("--rows", "--data", "--classes", "--values", "--tie", "--kind", "--pretrained")
