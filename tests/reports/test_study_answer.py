@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from crosswind.reports.claims.shift_words import shift_clause
 from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF
 from crosswind.reports.gather import gather
-from crosswind.reports.page_head import StudyHead, study_head
+from crosswind.reports.page_head import StudyHead, _caption, study_head
 from crosswind.reports.scores.results import arrange
 from crosswind.storage.store import Store
 from crosswind.studies.spec import PooledClaim, load_study
@@ -151,8 +152,8 @@ def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
     # "Not shown to cost accuracy" would be read as the finding that nothing is lost.
     (single,) = answer.sentences
     assert re.fullmatch(
-        r"Single runs tell neither a cost nor a gain from chance; the largest loss in them is"
-        r" [\d.]+ points, under SC\+UDS\.",
+        r"Each number is of a single run, which tells neither a cost nor a gain from chance; the"
+        r" largest loss is [\d.]+ points, under SC\+UDS\.",
         single,
     )
 
@@ -170,12 +171,12 @@ def test_a_setting_in_which_methods_were_tried_answers_for_one_that_loses_more()
     assert two.place.model == "mlp" and two.question.endswith("does any method win it back?")
     assert two.command == "crosswind show method groupdro"
     assert re.fullmatch(
-        r"In the other setting, forest, SC costs [\d.]+ points \[[\d.]+, [\d.]+\] of accuracy\.",
+        r"With the other model, forest, SC costs [\d.]+ points \[[\d.]+, [\d.]+\] of accuracy\.",
         two.sentences[-1],
     )
     three = found(rows=rows).answer
     assert re.match(
-        r"In 2 of 2 other settings a shift costs accuracy; in (forest|oak), the most in these runs,"
+        r"With 2 of 2 other models a shift costs accuracy; with (forest|oak), the most in these runs,"
         r" SC costs ",
         three.sentences[-1],
     )
@@ -183,7 +184,7 @@ def test_a_setting_in_which_methods_were_tried_answers_for_one_that_loses_more()
     rows = [row for row in rows if row["model"] == "mlp"]
     rows += [{**row, "model": "forest"} for row in scored_rows(calm)]
     assert found(rows=rows).answer.sentences[-1] == (
-        "In the other setting, forest, no shift is shown to cost accuracy."
+        "With the other model, forest, no shift is shown to cost accuracy."
     )
 
 
@@ -194,7 +195,7 @@ def test_where_no_setting_learns_the_answer_says_so_of_all() -> None:
         for row in scored_rows(dict.fromkeys(ACCURACY, 0.5))
     ]
     (idle,) = found(rows=rows).answer.sentences
-    assert idle.startswith("No answer yet in any of 2 settings: forest: erm learns nothing")
+    assert idle.startswith("No answer yet for any of 2 models: forest: erm learns nothing")
     rows += [{**row, "model": "tree"} for row in scored_rows(ACCURACY)]
     answer = found(rows=rows).answer
     assert answer.place.model == "tree", "one that learns answers for those that do not"
@@ -299,6 +300,20 @@ def test_a_network_that_guesses_is_the_whole_answer() -> None:
     assert said.count("erm learns nothing") == findings.to_text().count("erm learns nothing") == 1
 
 
+def test_without_an_unshifted_run_a_reference_that_guesses_is_said_to() -> None:
+    """ "None is shown to do better" alone lets a reader believe that there was something to better."""
+    accuracy = {("SC", "erm"): 0.5, ("SC", "jtt"): 0.51, ("UDS", "erm"): 0.8, ("UDS", "jtt"): 0.8}
+    answer = found(accuracy, n=12).answer
+    assert answer.sentences[-1] == (
+        "erm is no better than guessing under SC, and no run without a shift says whether it learns"
+        " the task at all."
+    )
+    blind = {key: 0.5 for key in accuracy if key[0] == "SC"}
+    assert found(blind, n=2, spread=0.1).answer.next_step.startswith("add a shift that is [] to")
+    learnt = dict.fromkeys(accuracy, 0.8)
+    assert not any("guessing" in sentence for sentence in found(learnt).answer.sentences)
+
+
 def test_a_network_that_guesses_and_yet_loses_its_worst_group_is_both_told() -> None:
     """Without a shift every group is right half of the time; tied, the worst loses 20 points."""
     lower = {**GROUPS, "kind=melanoma, ruler=no": -0.4}
@@ -382,7 +397,7 @@ def test_of_several_settings_the_answer_names_the_one_that_it_is_about() -> None
     findings = find(arrange(rows).shown(["last"]), about, [], [])
     assert findings is not None and findings.answer.place.data == "moles"
     assert findings.answer.sentences[0].startswith(
-        "moles (one of 2 settings, all stand below): All 3 shifts cost accuracy."
+        "moles (one of 2 data sets, all stand below): All 3 shifts cost accuracy."
     )
 
 
@@ -572,6 +587,17 @@ def test_the_caption_explains_methods_only_where_the_picture_has_some(tmp_path: 
         "What each shift costs erm, in points. The line is erm without a shift:"
     )
     assert "wins back" in first_screen(tmp_path / "b", {}).caption
+
+
+def test_a_mark_of_doubt_is_explained_where_the_picture_shows_one() -> None:
+    findings = found()
+    picture = picture_of(findings.answer.place, findings.items, {"shifts": SHIFTS})
+    assert picture is not None and "\N{DAGGER}" not in _caption(picture)
+    row = picture.rows[0]
+    cell = row.strips[0]
+    assert cell is not None
+    doubted = replace(row, strips=[replace(cell, words=f"{cell.words} \N{DAGGER}")])
+    assert "\N{DAGGER}: runs told to doubt the number" in _caption(replace(picture, rows=[doubted]))
 
 
 def test_claims_that_were_not_run_yet_take_no_place_of_a_score(tmp_path: Path) -> None:

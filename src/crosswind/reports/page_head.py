@@ -17,6 +17,7 @@ from crosswind.reports.claims.answer_picture import (
     picture_of,
 )
 from crosswind.reports.rows.answers import Example, Strip
+from crosswind.reports.scores.notes import MARK
 from crosswind.reports.sections import address
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def _caption(picture: AnswerPicture) -> str:
     hollow = ""
     if any(strip.kind == "open" for strip in strips):
         hollow = " A hollow dot may be chance."
+    if any(MARK in strip.words for strip in strips):
+        hollow += f" {MARK}: runs told to doubt the number, for the reason that stands below."
     if not picture.is_of_costs:
         return (
             f"What each method wins (right) or loses (left) beside {reference}, the line, in points."

@@ -25,7 +25,7 @@ from crosswind.reports.claims.questions import idle_reason, power_words, unshift
 from crosswind.reports.claims.shift_words import is_combination, joined, shift_clause
 from crosswind.reports.claims.verdict_words import CANNOT_TELL, HOLDS, NOT_RUN, OPPOSITE
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
-from crosswind.reports.scores.notes import MARK
+from crosswind.reports.scores.notes import MARK, at_chance, is_above_chance_on_rows
 from crosswind.reports.scores.results import Place, PlaceResults
 from crosswind.studies.pooled_claims import listed, side_of
 from crosswind.training.selection import ORACLES
@@ -42,6 +42,13 @@ MOST_SEEDS = 50
 LISTING = "crosswind list methods"
 """The command that names the methods which could be tried."""
 WORST = "worst_group"
+_SETTING_WORDS = {
+    "data": ("on", "data set"),
+    "size": ("at", "size"),
+    "model": ("with", "model"),
+    "set": ("on", "test set"),
+}
+"""The fields in which settings of a study may differ, with a preposition and a noun."""
 _CLAIM_VERBS = {
     HOLDS: ("holds", "hold"),
     OPPOSITE: ("is the other way round", "are the other way round"),
@@ -239,12 +246,13 @@ class _AskedStudy:
         """The harms and the remedies, a sentence each."""
         where, number = "", len(self.settings)
         if number > 1:
+            _, noun = self._setting_words()
             name = self._where(self.at_place.place)
-            where = f"{name} (one of {number} settings, all stand below): "
+            where = f"{name} (one of {number} {noun}s, all stand below): "
         if self.idle:
             every = ""
             if number > 1 and self.all_idle:
-                where, every = f"{name}: ", f" in any of {number} settings"
+                where, every = f"{name}: ", f" for any of {number} {noun}s"
             idle_sentences = [f"No answer yet{every}: {where}{self.idle}"]
             worst = self._worst_loss()
             if worst is not None and -worst.difference.mean >= EFFECT:
@@ -253,18 +261,49 @@ class _AskedStudy:
                     f"Even so {worst.shift} takes {points_with_interval(worst)} off its worst group."
                 )
             return idle_sentences
-        said = [sentence for sentence in (self._what_hurts(), self._what_helps()) if sentence]
+        answers = (self._what_hurts(), self._what_helps(), self._guess_words())
+        said = [sentence for sentence in answers if sentence]
         return [f"{where}{said[0]}", *said[1:], *self._elsewhere()] if said else []
 
     def _where(self, place: Place) -> str:
         """The words that tell a place from the others of a study."""
         setting = place._asdict()
-        varying = [
+        return ", ".join(str(setting[name]) for name in self._varying())
+
+    def _varying(self) -> list[str]:
+        """The fields of a place in which the settings of the study differ."""
+        return [
             name
-            for name in ("data", "size", "model", "set")
+            for name in _SETTING_WORDS
             if len({getattr(place, name) for place in self.settings}) > 1
         ]
-        return ", ".join(str(setting[name]) for name in varying)
+
+    def _setting_words(self) -> tuple[str, str]:
+        """The preposition and the noun for a setting of the study: with a model, on a data set."""
+        varying = self._varying()
+        return _SETTING_WORDS[varying[0]] if len(varying) == 1 else ("in", "setting")
+
+    def _guess_words(self) -> str:
+        """The shifts under which the reference only guesses, as a sentence, where no run without a
+        shift says whether it learns the task; empty elsewhere."""
+        guessed = self._guessed_shifts()
+        if not guessed or unshifted_entry(self.at_place, self.resolved) is not None:
+            return ""
+        return (
+            f"{self.at_place.reference} is no better than guessing under {joined(guessed)}, and no run"
+            " without a shift says whether it learns the task at all."
+        )
+
+    def _guessed_shifts(self) -> list[str]:
+        """The shifts under which the reference is no better than guessing."""
+        entries = self.at_place.entries
+        return [
+            shift
+            for shift in self.at_place.shifts
+            if (entry := entries.get((shift, self.at_place.reference))) is not None
+            and at_chance(entry, HEADLINE.name)
+            and not is_above_chance_on_rows(entry)
+        ]
 
     def _elsewhere(self) -> list[str]:
         """The costs in the other settings of a study, as a sentence; none where it has one setting
@@ -279,9 +318,12 @@ class _AskedStudy:
             return []
         losses = sorted(filter(_is_told_loss, costs), key=lambda finding: finding.difference.mean)
         number = len({finding.place for finding in costs})
-        alone = f"In the other setting, {self._where(costs[0].place)},"
+        preposition, noun = self._setting_words()
+        alone = f"{preposition.capitalize()} the other {noun}, {self._where(costs[0].place)},"
         if not losses:
-            where = alone if number == 1 else f"In the {number} other settings"
+            where = alone
+            if number > 1:
+                where = f"{preposition.capitalize()} the {number} other {noun}s"
             return [f"{where} no shift is shown to cost accuracy."]
         most = losses[0]
         cost = f"{most.shift} costs {points_with_interval(most)} of accuracy"
@@ -289,8 +331,8 @@ class _AskedStudy:
             return [f"{alone} {cost}."]
         lossy = len({finding.place for finding in losses})
         return [
-            f"In {lossy} of {number} other settings a shift costs accuracy; in"
-            f" {self._where(most.place)}, the most in these runs, {cost}."
+            f"{preposition.capitalize()} {lossy} of {number} other {noun}s a shift costs accuracy;"
+            f" {preposition} {self._where(most.place)}, the most in these runs, {cost}."
         ]
 
     def _what_hurts(self) -> str:
@@ -314,8 +356,8 @@ class _AskedStudy:
             lost = ""
             if first.difference.mean < 0:
                 points = points_with_interval(first)
-                lost = f"; the largest loss in them is {points}, under {first.shift}"
-            return f"Single runs tell {gain} from chance{lost}."
+                lost = f"; the largest loss is {points}, under {first.shift}"
+            return f"Each number is of a single run, which tells {gain} from chance{lost}."
         widest = max(self.costs, key=lambda finding: finding.difference.sd or 0.0)
         power = power_words(widest)
         would = f" ({power})" if power else ""
@@ -364,7 +406,8 @@ class _AskedStudy:
         tried = len({finding.method for finding in self.effects})
         wins = self._wins(self.effects)
         if not wins and self._are_single_runs():
-            return "" if self.costs else "Single runs tell no gain from chance."
+            alone = "Each number is of a single run, which tells no gain from chance."
+            return "" if self.costs else alone
         if not wins:
             return self._no_gain(tried)
         shift = self._main_shift(wins)
@@ -476,6 +519,12 @@ class _AskedStudy:
                 f"train with {method}{self._changed_words(method)}{self._loss_words(method)}; see first"
                 " what it needs and what it costs.",
                 f"crosswind show method {self._registered(method)}",
+            )
+        if self._guess_words() and len(self._guessed_shifts()) == len(self.at_place.shifts):
+            return (
+                "add a shift that is [] to the study: its runs say whether"
+                f" {self.at_place.reference} learns the task.",
+                "",
             )
         undecided = [finding for finding in self.findings if not finding.told]
         if undecided and all(finding.guesses for finding in undecided):
