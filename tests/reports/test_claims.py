@@ -415,6 +415,9 @@ def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
             for note in chance_notes
         )
         assert numbered(judgements)[0]["than_chance"] == where
+    several_claims = judged(with_classes(rows, 2, 0.58), claim(), claim())
+    notes = [note for note in tabled(several_claims).notes if " chance here" in note]
+    assert len(notes) == 1 and notes[0].startswith("Claims 1, 2 under SC: erm on mlp is at chance")
     assert not any(
         "at chance" in note for note in tabled(judged(rows, claim())).notes
     )  # older stores do not name their classes

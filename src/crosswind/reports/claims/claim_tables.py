@@ -349,14 +349,23 @@ def _claim_words(judgement: Judgement, judgements: Sequence[Judgement]) -> str:
 
 
 def _chance_notes(judgements: list[Judgement]) -> Iterator[str]:
-    """Where the other side is no better than guessing."""
+    """Where the other side is no better than guessing, of all claims at once that share it."""
+    numbers: dict[tuple[str, str], dict[str, None]] = {}
     for judgement in judgements:
         if judgement.waits or judgement.than.minus is not None:
             continue
         at_chance_words = chance_words(judgement.than.entry, judgement.metric)
         if at_chance_words:
-            about = _claim_words(judgement, judgements)
-            yield f"{about}: {judgement.than} is {at_chance_words}."
+            under = f"{_place_words(judgement, judgements)} under {judgement.shift}"
+            note = under, f"{judgement.than} is {at_chance_words}."
+            numbers.setdefault(note, {})[str(judgement.number)] = None
+    for (under, sentence), of_note in numbers.items():
+        yield f"{_claims_numbered(list(of_note))}{under}: {sentence}"
+
+
+def _claims_numbered(numbers: Sequence[str]) -> str:
+    """Claims by their numbers, as the beginning of a sentence."""
+    return f"Claim{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
 def _rho_notes(judgements: list[Judgement]) -> list[str]:
@@ -378,7 +387,7 @@ def _choice_note(judgements: list[Judgement]) -> Iterator[str]:
     )
     if numbers:
         yield (
-            f"Claim {', '.join(numbers)}: of the worst group, while step and point"
+            f"{_claims_numbered(list(numbers))}: of the worst group, while step and point"
             " are chosen by another score; a rule as best-id-worst-group chooses by it."
         )
 
