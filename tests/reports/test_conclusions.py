@@ -47,7 +47,7 @@ def test_blocks_are_data_sets_and_seeds_and_not_shifts() -> None:
     assert blocks[0] == pytest.approx(LEVELS)
     table = tabled(conclusion)["rank-test"]
     assert [row[:2] for row in table.rows] == [("groupdro", 1.0), ("irm", 2.0), ("erm", 3.0)]
-    assert "6 blocks" in table.notes[0] and "the rows differ" in table.notes[0]
+    assert "6 blocks" in table.notes[0] and "the methods differ" in table.notes[0]
     assert table.rows[0][2:] == (1, 0) and table.rows[2][2:] == (0, 1)  # 1 apart is not told
 
 
@@ -65,9 +65,9 @@ def test_shifts_that_lack_a_row_are_left_out_of_the_ranks_and_named() -> None:
     without_irm = [row for row in steady(shift="LDD") if row["method"] != "irm"]
     rows = [*steady(), *without_irm, *steady("faces")]
     table = tabled(concluded(rows))["rank-test"]
-    assert table.notes[-1] == "Not with a result of every row on digits, left out: LDD."
+    assert table.notes[-1] == "Not with a result of every method on digits, left out: LDD."
     doubled = [*rows, *({**row, "data": "faces"} for row in without_irm)]
-    note = "Not with a result of every row, left out: LDD."
+    note = "Not with a result of every method, left out: LDD."
     assert tabled(concluded(doubled))["rank-test"].notes[-1] == note
 
 
@@ -120,7 +120,7 @@ def test_tuning_is_what_the_chosen_point_has_beyond_any() -> None:
     ]
     table = tabled(concluded(rows))["tuning"]
     cells = dict(zip(table.columns, table.rows[1], strict=True))
-    assert (cells["row"], cells["points"], cells["chosen"], cells["any"]) == (
+    assert (cells["method"], cells["points"], cells["chosen"], cells["any"]) == (
         "irm",
         2,
         "61.0",

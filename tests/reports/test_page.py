@@ -597,6 +597,19 @@ def test_text_json_notebook_and_page_hold_the_same_findings(store: Path, capsys:
     assert claims and all(f"{text} (claim " in page for text in claims)
 
 
+def test_the_page_has_no_words_of_the_code(store: Path) -> None:
+    """A row is of data: that "a row beats erm" was about a method could only be guessed."""
+    text = (store / "report.html").read_text(encoding="utf-8").split("<script")[0]
+    for element in ("style", "pre"):
+        text = re.sub(rf"<{element}.*?</{element}>", " ", text, flags=re.DOTALL)
+    words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    assert "How often a method beats erm" in words
+    riddles = (
+        r"row beats|rows? differ|entr(?:y|ies)\b|than asked|\bnan\b|\d\.\d{7}|None\b(?! of \d)"
+    )
+    assert re.findall(rf".{{0,40}}(?:{riddles}).{{0,40}}", words) == []
+
+
 def test_the_page_lists_every_run_with_its_accuracy(store: Path) -> None:
     from crosswind.reports.gather import gather
     from crosswind.reports.page import _accuracies

@@ -556,6 +556,8 @@ def _conclusions(study: StudyRecord) -> Section:
         " seeds, what the variance of accuracies is of, how often one beats another, how much of a"
         " gain is tuning, and how accuracy follows a setting."
     ]
+    if len({setting_results.place.model for setting_results in study.places}) > 1:
+        intro.append(f"The name of a network stands for {study.reference} on it.")
     left_out = len(study.conclusions) - MOST_CONCLUDED
     if left_out > 0:
         intro.append(f"{left_out} more settings are in crosswind report --tables all.")

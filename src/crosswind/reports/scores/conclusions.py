@@ -99,7 +99,7 @@ def rank_test_table(concluded: Conclusions) -> ReportTable | None:
     for row, mean in ranks.mean_rank.items():
         apart = [name for name in ranks.mean_rank if ranks.apart(row, name)]
         better = sum(ranks.mean_rank[name] < mean for name in apart)
-        cells: dict[str, Cell] = {"row": row, "mean rank": mean}
+        cells: dict[str, Cell] = {"method": row, "mean rank": mean}
         cells["told better than"] = len(apart) - better
         cells["told worse than"] = better
         rows.append(cells)
@@ -107,10 +107,10 @@ def rank_test_table(concluded: Conclusions) -> ReportTable | None:
     blocks = f"A block is a data set and seed, its scores means over shifts; {ranks.blocks} blocks."
     friedman = (
         f"Friedman's test: chi-square {ranks.statistic:.1f} with {len(rows) - 1} degrees of freedom, p"
-        f" {_p_words(ranks.p)}, Kendall's W {ranks.concordance:.2f}: the rows {tell}."
+        f" {_p_words(ranks.p)}, Kendall's W {ranks.concordance:.2f}: the methods {tell}."
     )
     nemenyi = (
-        f"Two rows are told apart where their mean ranks are {ranks.critical_difference:.2f} or more"
+        f"Two methods are told apart where their mean ranks are {ranks.critical_difference:.2f} or more"
         " apart (Nemenyi's test at 5%, Demšar 2006), if Friedman's test tells a difference."
     )
     dependence = (
@@ -137,7 +137,7 @@ def _left_out_note(view: RowView) -> list[str]:
             data_of.setdefault(", ".join(lacking), []).append(data)
     for shifts_left_out, names in data_of.items():
         on = "" if len(names) == len(view.data) else f" on {', '.join(names)}"
-        notes.append(f"Not with a result of every row{on}, left out: {shifts_left_out}.")
+        notes.append(f"Not with a result of every method{on}, left out: {shifts_left_out}.")
     return notes
 
 
@@ -165,16 +165,16 @@ def critical_difference_diagram(concluded: Conclusions) -> Figure | None:
     axis = number("k", title="mean rank (1 is best)", scale=scale, axis=ticks)
     rows = text("m", title=None, sort=names)
     bar = {"x": {**axis, "field": "l"}, "x2": {"field": "h"}, "y": rows}
-    dot = {"x": axis, "y": rows, "tooltip": tips(("m", "row"), ("k", "mean rank", ".2f"))}
+    dot = {"x": axis, "y": rows, "tooltip": tips(("m", "method"), ("k", "mean rank", ".2f"))}
     ink = {"color": named_colour("accent")}
     layers = [
         layer("rule", {**bar, **ink}, data="rows", strokeWidth=3, opacity=0.5),
         layer("point", {**dot, **ink}, data="rows", filled=True, size=60, opacity=1),
     ]
-    tell = "tells that rows differ" if ranks.differ else "tells no difference"
+    tell = "tells that methods differ" if ranks.differ else "tells no difference"
     caption = (
-        f"Bars are as long as the critical difference, {ranks.critical_difference:.2f}: rows whose bars"
-        f" do not overlap differ by Nemenyi's test at 5%. Friedman's test over {ranks.blocks} data sets"
+        f"Bars are as long as the critical difference, {ranks.critical_difference:.2f}: methods whose"
+        f" bars do not overlap differ by Nemenyi's test at 5%. Friedman's test over {ranks.blocks} data sets"
         f" and seeds {tell} (p {_p_words(ranks.p)})."
     )
     means = ", ".join(f"{row} {mean:.2f}" for row, mean in ranks.mean_rank.items())
@@ -260,7 +260,7 @@ def beats_table(concluded: Conclusions) -> ReportTable | None:
         share = beats(cases, reference)
         if share is None:
             continue
-        cells: dict[str, Cell] = {"row": row, "probability": f"{share.mean:.2f}"}
+        cells: dict[str, Cell] = {"method": row, "probability": f"{share.mean:.2f}"}
         cells["95% interval"] = None
         if share.sd and share.low is not None and share.high is not None:
             cells["95% interval"] = f"{share.low:.2f} to {share.high:.2f}"
@@ -270,11 +270,11 @@ def beats_table(concluded: Conclusions) -> ReportTable | None:
     if not rows:
         return None
     notes = [
-        f"The share of data sets and shifts at which a row is right on more test rows than"
+        f"The share of data sets and shifts at which a method is right on more test rows than"
         f" {view.reference} at the same seed, equal ones half; the mean over seeds, its interval cut at 0"
         " and 1. 0.5 is a toss; that it is above says nothing of how far."
     ]
-    title = f"How often a row beats {view.reference}"
+    title = f"How often a method beats {view.reference}"
     return _table(concluded, "beats", title, rows, notes)
 
 
@@ -288,13 +288,13 @@ def pair_table(concluded: Conclusions) -> ReportTable | None:
     cases = {row: view.cases(row) for row in names}
     rows: list[dict[str, Cell]] = []
     for first in names:
-        cells: dict[str, Cell] = {"row": first}
+        cells: dict[str, Cell] = {"method": first}
         for second in names:
             share = None if first == second else beats(cases[first], cases[second])
             cells[second] = None if share is None else f"{share.mean:.2f}"
         rows.append(cells)
-    notes = ["The probability that the row beats the column, as above."]
-    return _table(concluded, "pairs", "How often a row beats another", rows, notes)
+    notes = ["The probability that the method on the left beats the one above, as said above."]
+    return _table(concluded, "pairs", "How often a method beats another", rows, notes)
 
 
 # -- tuning ----------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def tuning_table(concluded: Conclusions) -> ReportTable | None:
         points: Cell = tuning.points
         if tuning.ended < tuning.points:
             points = f"{tuning.points}, {tuning.ended} to the end"
-        cells: dict[str, Cell] = {"row": row, "points": points}
+        cells: dict[str, Cell] = {"method": row, "points": points}
         cells["chosen"] = _mean_words(tuning.chosen)
         cells["any"] = _mean_words(tuning.anyhow)
         cells["worst"] = _mean_words(tuning.worst)

@@ -356,7 +356,7 @@ def change_table(view: Families) -> ReportTable:
         "families",
         f"Change of accuracy in % of that of {view.baseline}",
         view,
-        ["family", "row", *view.shifts],
+        ["family", "method", *view.shifts],
         rows,
         notes,
     )
@@ -388,7 +388,7 @@ def rank_by_seed_table(view: Families) -> ReportTable | None:
         "ranks by seed",
         "Mean rank by data set and seed",
         view,
-        ["family", "row", *columns],
+        ["family", "method", *columns],
         rows,
         notes,
     )

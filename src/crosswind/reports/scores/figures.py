@@ -112,7 +112,7 @@ def _drawn_words(shown: SetDraw) -> str:
     if shown.supplement_rows:
         words += f", {shown.supplement_rows} of them from a supplement"
     if shown.short_cells:
-        words += f"; {shown.short_cells} cells had fewer rows than asked"
+        words += f"; {shown.short_cells} cells had fewer rows than planned"
     return words
 
 

@@ -97,7 +97,7 @@ def setting_table(curve: SettingCurve) -> ReportTable:
     for row, by_value in curve.levels.items():
         for value, accuracies in by_value.items():
             spread = over_runs(accuracies, LEVEL)
-            cells: dict[str, Cell] = {"row": row, curve.setting: f"{value:g}"}
+            cells: dict[str, Cell] = {"method": row, curve.setting: f"{value:g}"}
             cells["accuracy"] = f"{100 * spread.mean:.1f}"
             cells["95% interval"] = None
             if spread.sd and spread.low is not None and spread.high is not None:
@@ -129,7 +129,7 @@ def setting_figure(curve: SettingCurve) -> Figure:
         "x": number("v", title=curve.setting, scale=scale, axis=axis),
         "y": number("a", title="accuracy", scale={"zero": False}, axis={"format": ".0%"}),
         "color": text("m", title=None, sort=rows, legend={"orient": "right"}),
-        "tooltip": tips(("m", "row"), ("v", curve.setting, "~g"), ("a", "accuracy", ".1%")),
+        "tooltip": tips(("m", "method"), ("v", curve.setting, "~g"), ("a", "accuracy", ".1%")),
     }
     layers = [
         layer("line", encoding, data="points", strokeWidth=1.5),
