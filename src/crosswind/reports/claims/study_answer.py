@@ -526,6 +526,10 @@ class _AskedStudy:
                 f" {self.at_place.reference} learns the task.",
                 "",
             )
+        return self._step_without_gain()
+
+    def _step_without_gain(self) -> tuple[str, str]:
+        """The next step where nothing is told to win."""
         undecided = [finding for finding in self.findings if not finding.told]
         if undecided and all(finding.guesses for finding in undecided):
             return self._beyond_guessing(undecided)
