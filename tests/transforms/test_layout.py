@@ -8,7 +8,16 @@ import torch
 from tests.transforms.pictures import pictures
 
 from crosswind.transforms import layout
-from crosswind.transforms.layout import in_groups, is_channels_last, laid_out_as, parts, planes
+from crosswind.transforms.layout import (
+    along_memory,
+    in_groups,
+    is_channels_last,
+    laid_out_as,
+    parts,
+    planes,
+    put_cut,
+    put_numbers,
+)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -20,6 +29,23 @@ def test_there_and_back(channels: int) -> None:
     assert laid_out_as(x, x) is x
     back = laid_out_as(planes(last), last)
     assert torch.equal(back, x) and is_channels_last(back) == (channels == 3)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+def test_bytes_become_numbers_and_numbers_are_cut_to_bytes(
+    kind: torch.dtype, memory: torch.memory_format
+) -> None:
+    x = pictures(3).contiguous(memory_format=memory)
+    levels = torch.empty(x.shape, dtype=kind)
+    put_numbers(x, levels)
+    assert torch.equal(levels, x.to(kind))
+    out = torch.empty_like(x)
+    put_cut(levels + 0.99, out)
+    assert torch.equal(out, x)
+    assert torch.equal(
+        x + along_memory(torch.arange(3).view(1, 3, 1, 1), x), x + torch.arange(3).view(1, 3, 1, 1)
+    )
 
 
 def test_parts_cover_all_samples_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,15 @@ def images_of(lines: Tensor, like: Tensor) -> Tensor:
     return lines
 
 
+def along_memory(values: Tensor, like: Tensor) -> Tensor:
+    """`values` [n, c, 1, 1] so that arithmetic with `like` [n, c, h, w] is fast: channels last, a
+    line of them is written out, and lines meet lines, not pixels pixels."""
+    if is_channels_last(like):
+        lines = values.expand(-1, -1, -1, like.shape[3])
+        return lines.contiguous(memory_format=torch.channels_last)
+    return values
+
+
 def dense(x: Tensor) -> Tensor:
     """`x` [n, c, h, w] itself if it lies by planes or channels last without gaps, else a copy by
     planes."""
@@ -100,6 +109,25 @@ def looked_up(values: Tensor, table: NDArray[np.uint8]) -> Tensor:
     # Bytes have a faster table than torch, NumPy and Pillow.
     shown = bytearray(values.numpy().reshape(-1).data).translate(table.tobytes())
     return torch.frombuffer(shown, dtype=torch.uint8).view(values.shape)
+
+
+def put_cut(levels: Tensor, out: Tensor) -> None:
+    """Write numbers from 0 to below 256 into the bytes `out`, of the same shape, cut to whole
+    levels downwards."""
+    if out.device.type == "cpu":
+        # torch turns floats into bytes one by one: NumPy takes a sixth of the time.
+        np.copyto(out.numpy(), levels.numpy(), casting="unsafe")
+    else:
+        out.copy_(levels.to(torch.int32))
+
+
+def put_numbers(x: Tensor, out: Tensor) -> None:
+    """Write the bytes of `x`, in any memory layout, into the numbers `out` of the same shape."""
+    if out.device.type == "cpu":
+        # Bytes with gaps are slow in torch.
+        np.copyto(out.numpy(), x.numpy())
+    else:
+        out.copy_(x)
 
 
 def parts(x: Tensor, copies: float = 1) -> Iterator[slice]:

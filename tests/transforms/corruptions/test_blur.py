@@ -180,6 +180,17 @@ def test_defocus_blur_is_a_plain_correlation(
         only_where_whole(done(DefocusBlur(severity, table), pixels), exact, 5e-5)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_defocus_blur_is_exact_for_odd_and_even_numbers_of_planes(count: int) -> None:
+    """Planes are transformed in pairs; the sums of whole numbers below 2**53 are exact in scipy."""
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 97, 120, 3), dtype=np.uint8)
+    for severity, constants in zip(SEVERITIES, DEFOCUS[0], strict=True):
+        steps = disk(*constants) * 2.0**30
+        sums = ndimage.convolve(pixels.astype(np.float64), steps[None, :, :, None], mode="mirror")
+        exact = np.minimum(np.floor((sums + 2.0**14) / 2.0**30), 255).astype(np.uint8)
+        assert np.array_equal(done(DefocusBlur(severity, "imagenet"), pixels), exact)
+
+
 def test_two_disks_of_defocus_brighten() -> None:
     """Radius 8 on 17 and 10 on 21 pixels touch the edge of their squares, where mirroring counts
     what is next to it twice."""

@@ -73,6 +73,8 @@ class GaussianBlur(FixedCorruption):
     Corruptions and Perturbations, ICLR 2019.
     """
 
+    by_planes = False
+
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         return gaussian_smooth(x, self.constant(GAUSSIAN, x))
 

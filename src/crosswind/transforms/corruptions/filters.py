@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from torch import Tensor
 
-from crosswind.transforms.layout import on_device, parts
+from crosswind.transforms.layout import on_device, parts, put_cut, put_numbers
 
 BITS = 22  # of a weight of one pass; 8 of a grey level and twice as many as this are 52
 CORRELATE_BITS = 30
@@ -27,6 +27,8 @@ ONE = 1 << (2 * FIELD_BITS)  # by what `smoothed` and `stretched` multiply a con
 # outputs of a line that one product makes: a larger tile wastes products with zeros, a smaller one
 # calls
 TILE = 64
+GAUSSIAN_COPIES = 0.75  # of a batch as numbers that are used together, for `parts`
+PAIR_COPIES = 4
 
 
 def in_steps(weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -71,28 +73,49 @@ def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
     scikit-image's `gaussian` (mode nearest) in exact arithmetic; any order of rows and any memory
     layout gives the same bits.
     """
-    n, channels, height, width = x.shape
+    height, width = x.shape[2:]
     radius = int(4 * sd + 0.5)
     if radius == 0:
         return x.clone()
     across = on_device(gaussian_matrix(width, sd), x.device)
     down = on_device(gaussian_matrix(height, sd), x.device)
-    planes = x.reshape(n * channels, height, width)
-    out = torch.empty(n * channels, height, width, dtype=torch.uint8, device=x.device)
-    for chunk in parts(planes, 1.5):
-        levels = planes[chunk].to(torch.float64)
-        bands = [
-            levels[..., window] @ across[cut, window].T for cut, window in _bands(width, radius)
-        ]
-        if len(bands) == 1:
-            middle = bands[0]
-        else:
-            middle = torch.cat(bands, -1)
-        for cut, window in _bands(height, radius):
-            out[chunk, cut] = torch.matmul(down[cut, window], middle[:, window]).to(
-                torch.int32
-            )  # cuts downwards
-    return out.view(x.shape)
+    out = torch.empty_like(x)
+    # Always in the same memory, which so stays in the cache.
+    levels, middle = (_space(x, GAUSSIAN_COPIES) for _ in range(2))
+    for chunk in parts(x, GAUSSIAN_COPIES):
+        count = len(x[chunk])
+        put_numbers(x[chunk], levels[:count])
+        _along_lines(levels[:count], across, _bands(width, radius, TILE // 2), middle[:count])
+        bands = _bands(height, radius, TILE // 2)
+        _along_columns(middle[:count], down, bands, levels[:count])
+        put_cut(levels[:count], out[chunk])
+    return out
+
+
+def _space(x: Tensor, copies: float) -> Tensor:
+    """Room for the largest of the `parts` of `x` as numbers: float64."""
+    length = max(len(x[chunk]) for chunk in parts(x, copies))
+    return torch.zeros(length, *x.shape[1:], dtype=torch.float64, device=x.device)
+
+
+def _along_lines(
+    levels: Tensor, matrix: Tensor, bands: list[tuple[slice, slice]], out: Tensor
+) -> None:
+    """`levels` [..., h, w] times the transposed `matrix` [w, w], which is zero outside `bands`."""
+    lines, lines_out = (each.view(-1, each.shape[-1]) for each in (levels, out))
+    for cut, window in bands:
+        # Straight into their columns: joined afterwards, the bands would be copied.
+        torch.mm(lines[:, window], matrix[cut, window].T, out=lines_out[:, cut])
+
+
+def _along_columns(
+    levels: Tensor, matrix: Tensor, bands: list[tuple[slice, slice]], out: Tensor
+) -> None:
+    """The `matrix` [h, h], which is zero outside `bands`, times `levels` [..., h, w]."""
+    planes, planes_out = (each.view(-1, *each.shape[-2:]) for each in (levels, out))
+    for cut, window in bands:
+        steps = matrix[cut, window].expand(len(planes), -1, -1)
+        torch.bmm(steps, planes[:, window], out=planes_out[:, cut])
 
 
 def mirrored(size: int, margin: int) -> NDArray[np.int64]:
@@ -118,31 +141,64 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     whole number, as sums of equal weights that should be whole are, counts as that.
     """
     n, channels, height, width = x.shape
-    margin = len(kernel) - 1
-    # Even lengths: transforms of real numbers take a fifth less time.
-    size = tuple(2 * next_fast_len((side + margin + 1) // 2, real=True) for side in (height, width))
+    reach = len(kernel) // 2
+    # Even lengths without large factors, which transforms are fastest of.
+    size = tuple(2 * next_fast_len(side // 2 + reach + 1, real=True) for side in (height, width))
     response = on_device(_response(kernel.tobytes(), len(kernel), size), x.device)
-    rows = on_device(mirrored(height, margin // 2), x.device)
-    columns = on_device(mirrored(width, margin // 2), x.device)
     planes = x.reshape(n * channels, height, width)
     out = torch.empty_like(planes)
-    for chunk in parts(planes, 1.5):
-        levels = planes[chunk].index_select(1, rows).index_select(2, columns).to(torch.float64)
-        waves = torch.fft.rfft2(levels, s=size).mul_(response)
-        filtered = torch.fft.irfft2(waves, s=size)[:, margin:, margin:]
-        blurred = filtered[:, :height, :width]
-        rounding = 2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS
-        out[chunk] = (blurred + rounding).clamp_(0, 255).to(torch.uint8)
+    shown = (slice(None), slice(reach, reach + height), slice(reach, reach + width))
+    rounding = 2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS
+    # Two planes at a time, as the real and the imaginary part of one: the kernel is real, so they
+    # stay apart, and transforms of complex numbers are faster than those of real ones.
+    pairs = len(_space(planes[::2], PAIR_COPIES))
+    wide = torch.zeros(2 * pairs, *size, dtype=torch.uint8, device=x.device)
+    levels = torch.zeros(pairs, *size, dtype=torch.complex128, device=x.device)
+    for start in range(0, len(planes), 2 * pairs):
+        chunk = planes[start : start + 2 * pairs]
+        _put_mirrored(chunk, wide, reach)
+        for part, parity in zip(torch.view_as_real(levels).unbind(-1), (0, 1), strict=True):
+            put_numbers(wide[parity::2], part)
+        waves = torch.fft.fft2(levels).mul_(response)
+        waves[:, 0, 0] += rounding * size[0] * size[1] * (1 + 1j)  # to every pixel
+        filtered = torch.view_as_real(torch.fft.ifft2(waves))
+        if kernel.sum() > 1:
+            filtered.clamp_(max=255)
+        for part, parity in zip(filtered[shown].unbind(-1), (0, 1), strict=True):
+            out_part = out[start : start + 2 * pairs][parity::2]
+            put_cut(part[: len(out_part)], out_part)
     return out.view(x.shape)
+
+
+def _put_mirrored(planes: Tensor, wide: Tensor, margin: int) -> None:
+    """Write `planes` [n, h, w], mirrored on all sides as by `mirrored`, into the upper left of the
+    first n of `wide`."""
+    n, height, width = planes.shape
+    middle = wide[:n, margin : margin + height]
+    middle[:, :, margin : margin + width] = planes
+    for lines, dimension, side in ((middle, 2, width), (wide[:n], 1, height)):
+        edge, source = (on_device(where, wide.device) for where in _margins(side, margin))
+        lines.index_copy_(dimension, edge, lines.index_select(dimension, source))
+
+
+@cache
+def _margins(size: int, margin: int) -> tuple[Tensor, Tensor]:
+    """The places on both sides of a mirrored line that begins `margin` before it, and the places
+    that they show: int64."""
+    edge = np.r_[:margin, margin + size : size + 2 * margin]
+    return torch.from_numpy(edge), torch.from_numpy(mirrored(size, margin)[edge] + margin)
 
 
 @lru_cache(maxsize=32)
 def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
-    weights = np.frombuffer(kernel).reshape(side, side).copy()
-    return torch.fft.rfft2(torch.from_numpy(weights), s=size)
+    """What each wave is multiplied by: complex128 [size]; the kernel's middle is at the origin."""
+    reach = side // 2
+    weights = np.zeros(size)
+    weights[:side, :side] = np.frombuffer(kernel).reshape(side, side)
+    return torch.fft.fft2(torch.from_numpy(np.roll(weights, (-reach, -reach), (0, 1))))
 
 
-def _bands(size: int, radius: int, tile: int = TILE) -> list[tuple[slice, slice]]:
+def _bands(size: int, radius: int, tile: int) -> list[tuple[slice, slice]]:
     """The outputs of a line in tiles of about `tile`, and the inputs that each needs."""
     tiles = max(1, round(size / tile))
     ends = [size * number // tiles for number in range(tiles + 1)]
@@ -163,18 +219,12 @@ def smoothed(field: Tensor, sd: float, edge: str, reach: float) -> Tensor:
     radius = int(reach * sd + 0.5)
     across = on_device(weights(width, sd, edge, reach), field.device)
     down = on_device(weights(height, sd, edge, reach), field.device)
-    levels = field.to(torch.float64)
+    levels = field.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
     tile = TILE if radius > TILE // 4 else TILE // 2
-    lines = [
-        levels[..., window] @ across[cut, window].mT for cut, window in _bands(width, radius, tile)
-    ]
-    middle = lines[0] if len(lines) == 1 else torch.cat(lines, -1)
-    if height <= tile:
-        return down @ middle
-    out = torch.empty_like(middle)
-    for cut, window in _bands(height, radius, tile):
-        out[..., cut, :] = down[cut, window] @ middle[..., window, :]
-    return out
+    middle = torch.empty_like(levels)
+    _along_lines(levels, across, _bands(width, radius, tile), middle)
+    _along_columns(middle, down, _bands(height, radius, tile), levels)
+    return levels
 
 
 def stretched(field: Tensor, size: tuple[int, int], zoom: float) -> Tensor:
