@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from crosswind.transforms.layout import (
+    along_memory,
     is_channels_last,
     laid_out_as,
     lines_of,
@@ -210,20 +211,14 @@ def _looked_up(x: Tensor, tables: Tensor) -> Tensor:
 def _places(x: Tensor) -> Tensor:
     """For every value its place among 256 for each sample and channel: int32 in the layout of
     `x`."""
-    n, channels, _, width = x.shape
+    n, channels = x.shape[:2]
     table_places = x.to(torch.int32)
     row = (
         torch.arange(n * channels, dtype=torch.int32, device=x.device)
         .mul_(256)
         .view(n, channels, 1, 1)
     )
-    # Channels last, a line of offsets is written out, so that lines are added to lines and not
-    # pixels to pixels.
-    return table_places.add_(
-        row.expand(-1, -1, -1, width).contiguous(memory_format=torch.channels_last)
-        if is_channels_last(x)
-        else row
-    )
+    return table_places.add_(along_memory(row, x))
 
 
 def _flat(x: Tensor) -> Tensor:

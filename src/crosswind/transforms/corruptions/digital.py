@@ -14,7 +14,17 @@ from torch import Tensor
 
 from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import FixedCorruption, through_jpeg
-from crosswind.transforms.layout import on_device, parts, planes
+from crosswind.transforms.layout import (
+    along_memory,
+    dense,
+    is_channels_last,
+    lines_of,
+    on_device,
+    parts,
+    planes,
+    put_cut,
+    put_numbers,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -77,6 +87,8 @@ class Contrast(FixedCorruption):
     Corruptions and Perturbations, ICLR 2019.
     """
 
+    by_planes = False
+
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         left = self.constant(LEFT, x)
         size = x.shape[2] * x.shape[3]
@@ -86,11 +98,13 @@ class Contrast(FixedCorruption):
             kind = torch.float32
         else:
             kind = torch.float64
+        x = dense(x)
         out = torch.empty_like(x)
-        for chunk in parts(x, 0.5):
-            pixels = x[chunk].to(kind)
-            mean_share = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
-            out[chunk] = pixels.mul_(left).add_(mean_share)
+        for chunk in parts(x):
+            pixels = torch.empty_like(x[chunk], dtype=kind)
+            put_numbers(x[chunk], pixels)
+            share = _sums(pixels).double().mul_((1 - left) / size).to(kind)
+            put_cut(pixels.mul_(left).add_(along_memory(share, pixels)), out[chunk])
         return out
 
 
@@ -182,6 +196,16 @@ def _brightness_table(added: float) -> Tensor:
     grown = np.minimum(value * 1000 + round(added * 1000) * 255, 255_000)
     # Rounded up: a product whose exact value is whole stays so when it is cut.
     return torch.from_numpy(-(-(grown << BITS) // (1000 * np.maximum(value, 1)))).to(torch.int32)
+
+
+def _sums(pixels: Tensor) -> Tensor:
+    """The sum of every channel of every image: [n, c, 1, 1], exact for whole numbers."""
+    if not is_channels_last(pixels):
+        return pixels.sum((2, 3), keepdim=True)
+    # Lines are added to lines: channels that lie side by side are slow to add up one by one.
+    n, channels, height, width = pixels.shape
+    total = lines_of(pixels).reshape(n, height, width * channels).sum(1)
+    return total.view(n, width, channels).sum(1).view(n, channels, 1, 1)
 
 
 @cache
