@@ -3,9 +3,10 @@ Nothing here is random."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,7 @@ from crosswind.transforms.layout import (
     put_cut,
     put_numbers,
 )
-
-if TYPE_CHECKING:
-    from PIL import Image
+from crosswind.transforms.words import pixels_of, words_of
 
 BRIGHTER = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3))
 LEFT = ((0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15))
@@ -161,10 +160,11 @@ class Pixelate(FixedCorruption):
         scale = self.constant(SCALE, x)
         size = (x.shape[2], x.shape[3])
         smaller = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
-        if x.device.type == "cpu" and size[0] * size[1] >= LARGE:
+        fits_words = x.shape[1] == 1 or sys.byteorder == "little"
+        if x.device.type == "cpu" and size[0] * size[1] >= LARGE and fits_words:
             rows, columns = (_repeated(*sides) for sides in zip(smaller, size, strict=True))
             if rows is not None and columns is not None:
-                return _pixelated(x, smaller, rows)
+                return _pixelated(x, smaller, rows, columns)
         x = planes(x)
         return torch.cat([_resized(_resized(x[chunk], smaller), size) for chunk in parts(x, 0.5)])
 
@@ -223,32 +223,55 @@ def _saturation_table(factor: float, added: float) -> Tensor:
     return torch.from_numpy((grown << BITS) // (1000 * np.maximum(distance, 1))).to(torch.int32)
 
 
-def _pixelated(x: Tensor, smaller: tuple[int, int], rows: NDArray[np.int64]) -> Tensor:
-    """`pixelate` by Pillow, image by image, for large ones in a processor's memory; `rows`: of the
-    smaller image, which each row shows."""
-    from PIL import Image
-
+def _pixelated(
+    x: Tensor, smaller: tuple[int, int], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> Tensor:
+    """`pixelate` image by image, for large ones in a processor's memory; `rows` and `columns`: of
+    the smaller image, which each row and column shows."""
     pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())
     height, width, channels = pixels.shape[1:]
-    mode = "RGB" if channels == 3 else "L"
     out = np.empty_like(pixels)
-    for i, image in enumerate(pixels):
-        picture = Image.frombuffer(mode, (width, height), image, "raw", mode, 0, 1)
-        # One side after the other, so that the lines are always first.
-        small = _in_boxes(_in_boxes(picture, (smaller[1], height)), (smaller[1], smaller[0]))
-        wide = np.asarray(small.resize((width, smaller[0]), Image.Resampling.NEAREST))
-        np.take(wide.reshape(smaller[0], -1), rows, 0, out=out[i].reshape(height, -1), mode="clip")
+    for image, shown in zip(pixels, out, strict=True):
+        words = words_of(image) if channels == 3 else image[:, :, 0]
+        # Along the lines first, as Pillow; turned, so that whole lines are added up.
+        small = _in_boxes(_in_boxes(words.T, smaller[1]).T, smaller[0])
+        wide = small[:, columns]
+        lines = (pixels_of(wide) if channels == 3 else wide).reshape(smaller[0], -1)
+        np.take(lines, rows, 0, out=shown.reshape(height, -1), mode="clip")
     return torch.from_numpy(out).permute(0, 3, 1, 2)
 
 
-def _in_boxes(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """An image of Pillow's made smaller to `size` (w, h) by the means of boxes."""
-    from PIL import Image
+def _in_boxes(words: NDArray[Any], after: int) -> NDArray[Any]:
+    """The means of lines in `after` boxes, byte by byte, as by Pillow: [after, w] of `words`
+    [h, w]."""
+    lines = np.ascontiguousarray(words)
+    levels = lines.view(np.uint8)
+    out = np.empty((after, levels.shape[1]), np.uint8)
+    for count, boxes, first_lines in _boxes_by_count(len(levels), after):
+        total = levels[first_lines].astype(np.uint16)
+        for line in range(1, count):
+            total += levels[first_lines + line]
+        total += count // 2
+        total //= count
+        out[boxes] = total.astype(np.uint8)
+    return out.view(lines.dtype)
 
-    factors = (image.width // size[0], image.height // size[1])
-    if (factors[0] * size[0], factors[1] * size[1]) == image.size:
-        return image.reduce(factors)  # of whole pixels alone: the same means, faster
-    return image.resize(size, Image.Resampling.BOX)
+
+@cache
+def _boxes_by_count(
+    before: int, after: int
+) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """For each number of pixels that a box holds: it, the boxes that do, and the first pixel of
+    each."""
+    inside, counts, _ = (
+        None if table is None else table.numpy() for table in _boxes(before, after)
+    )
+    assert inside is not None and counts is not None
+    groups = []
+    for count in np.unique(counts).tolist():
+        boxes = np.flatnonzero(counts == count)
+        groups.append((int(count), boxes, inside[:, boxes].argmax(0)))
+    return groups
 
 
 @cache

@@ -159,7 +159,7 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
         _put_mirrored(chunk, wide, reach)
         for part, parity in zip(torch.view_as_real(levels).unbind(-1), (0, 1), strict=True):
             put_numbers(wide[parity::2], part)
-        waves = torch.fft.fft2(levels).mul_(response)
+        waves = torch.fft.fft2(levels[: (len(chunk) + 1) // 2]).mul_(response)
         waves[:, 0, 0] += rounding * size[0] * size[1] * (1 + 1j)  # to every pixel
         filtered = torch.view_as_real(torch.fft.ifft2(waves))
         if kernel.sum() > 1:

@@ -12,7 +12,6 @@ function writes to what it is given.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from crosswind.transforms.geometry import ONE, Fixed
+from crosswind.transforms.words import fits, pixels_of, words_of
 
 Pixels = NDArray[np.uint8]
 Levels = NDArray[np.float32]
@@ -136,7 +136,7 @@ def nearest(pixels: Pixels, last: bool, steps: Fixed) -> Pixels:
     fixed_map = tuple(steps.reshape(-1).tolist())
     maps = _kept_map if height * width <= LARGEST_MAP else _map_of_pixels
     index = maps(fixed_map, height, width)
-    if last and pixels.shape[2] == 3 and sys.byteorder == "little":
+    if last and fits(pixels):
         return _three_gathered(pixels, index)
     out = np.empty_like(pixels)
     framed = np.zeros((height + 2, width + 2), np.uint8)
@@ -281,19 +281,10 @@ def _three_gathered(pixels: Pixels, index: torch.Tensor) -> Pixels:
     """The pixels [h, w, 3] that the `index` names in a frame of black ones."""
     height, width, _ = pixels.shape
     # A pixel and the byte after it make one word, of which there is one gather in place of three.
-    padded = np.empty(pixels.size + 1, np.uint8)
-    padded[:-1] = pixels.reshape(-1)
-    words = np.ndarray((height, width), np.uint32, padded, 0, (3 * width, 3))
     framed = np.zeros((height + 2, width + 2), np.int32)
-    framed.view(np.uint32)[1:-1, 1:-1] = words
-    taken = torch.from_numpy(framed.reshape(-1)).index_select(0, index).numpy().view(np.uint32)
-    # The byte after a pixel is made that of its neighbour: then words that overlap may be written
-    # in any order.
-    taken &= np.uint32(0xFFFFFF)
-    taken[:-1] |= taken[1:] << 24
-    out = np.empty(pixels.size + 1, np.uint8)
-    np.ndarray(taken.shape, np.uint32, out, 0, (3,))[...] = taken
-    return out[:-1].reshape(pixels.shape)
+    framed.view(np.uint32)[1:-1, 1:-1] = words_of(pixels)
+    gathered = torch.from_numpy(framed.reshape(-1)).index_select(0, index)
+    return pixels_of(gathered.numpy().view(np.uint32).reshape(height, width))
 
 
 def _map_of_pixels(fixed_map: tuple[int, ...], height: int, width: int) -> torch.Tensor:
