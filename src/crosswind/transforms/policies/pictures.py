@@ -27,7 +27,7 @@ Pixels = NDArray[np.uint8]
 Levels = NDArray[np.float32]
 Whole = NDArray[np.signedinteger[Any]]
 
-LUMINANCE = torch.tensor([19595.0, 38470.0, 7471.0]) / 65536  # Pillow's, exact
+LUMINANCE = np.array([19595, 38470, 7471], np.float32) / np.float32(65536)  # Pillow's, exact
 MAPS = 64  # maps of pixels that stay in memory: a policy of one level has few
 LARGEST_MAP = 1 << 16  # pixels of such a map: all of them take 16 MiB
 _EVERY_LEVEL = np.arange(256)
@@ -112,8 +112,15 @@ def invert(pixels: Pixels, last: bool, magnitude: float) -> Pixels:
 
 def autocontrast(pixels: Pixels, last: bool, magnitude: float) -> Pixels:
     """`photometry.autocontrast` of one picture."""
-    planes = _planes_of(pixels, last)
-    return _looked_up(pixels, last, planes, [_stretched_levels(plane) for plane in planes])
+    if last:
+        # Lines with lines first: channels that lie side by side are slow to compare one by one.
+        low, high = pixels.min(0).min(0), pixels.max(0).max(0)
+    else:
+        low, high = pixels.min((1, 2)), pixels.max((1, 2))
+    tables = [_stretched_levels(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
+    if all(table is None for table in tables):
+        return pixels
+    return _looked_up(pixels, last, _planes_of(pixels, last), tables)
 
 
 def equalize(pixels: Pixels, last: bool, magnitude: float) -> Pixels:
@@ -187,10 +194,8 @@ def _shown_by(values: Pixels, table: Pixels) -> Pixels:
     return np.frombuffer(shown, np.uint8).reshape(values.shape)
 
 
-def _stretched_levels(plane: Pixels) -> Pixels | None:
-    low = float(plane.min())
-    high = float(plane.max())
-    if low == high or (low, high) == (0.0, 255.0):
+def _stretched_levels(low: float, high: float) -> Pixels | None:
+    if low == high or (low, high) == (0, 255):
         return None
     scale = 255.0 / (high - low)
     levels = _EVERY_LEVEL * scale
@@ -229,12 +234,8 @@ def _luminance(pixels: Pixels, last: bool, levels: Levels | None = None) -> Leve
         levels = pixels.astype(np.float32)
     if pixels.shape[2 if last else 0] == 1:
         return levels.reshape(pixels.shape[:2] if last else pixels.shape[1:])
-    # Products and sums of 24 bits: exact, in any order.
-    if last:
-        light = torch.mv(torch.from_numpy(levels).view(-1, 3), LUMINANCE)
-    else:
-        light = torch.mm(LUMINANCE[None], torch.from_numpy(levels).view(3, -1))
-    sums: Levels = light.numpy()
+    # Products and sums of 24 bits: exact, in any order. NumPy has them faster than torch.
+    sums: Levels = levels.reshape(-1, 3) @ LUMINANCE if last else LUMINANCE @ levels.reshape(3, -1)
     sums += np.float32(0.5)
     return np.floor(sums, out=sums).reshape(pixels.shape[:2] if last else pixels.shape[1:])
 
