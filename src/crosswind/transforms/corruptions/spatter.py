@@ -15,7 +15,7 @@ from crosswind.core.registry import register
 from crosswind.transforms.corruptions.base import Corruption
 from crosswind.transforms.corruptions.filters import ONE, smoothed
 from crosswind.transforms.draws import bits16, normal_quantiles
-from crosswind.transforms.layout import looked_up, on_device, parts
+from crosswind.transforms.layout import looked_up, on_device, parts, put_cut
 
 # Mean and sd of the noise, what it is smoothed by, what is liquid of it, how strong or how smooth
 # it is, whether it is mud.
@@ -80,8 +80,9 @@ class Spatter(Corruption):
                 spots = liquid > threshold
                 out[chunk] = _muddy(x[chunk], spots, last)
             else:
-                wet = liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8)
-                out[chunk] = _wet(x[chunk], wet, last)
+                wet = torch.empty(liquid.shape, dtype=torch.uint8, device=x.device)
+                put_cut(liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255), wet)
+                _put_wet(x[chunk], wet, last, out[chunk])
         return out
 
 
@@ -118,14 +119,13 @@ def _colours(x: Tensor, colour: tuple[int, int, int]) -> tuple[float, ...]:
     return (sum(share * level for share, level in zip(GREY, colour, strict=True)),)
 
 
-def _wet(x: Tensor, liquid: Tensor, strength: float) -> Tensor:
+def _put_wet(x: Tensor, liquid: Tensor, strength: float, out: Tensor) -> None:
     light = relief(liquid)
     light /= light.amax((1, 2), keepdim=True).clamp_(min=1)
     # A product, then a sum, each rounded: no fused operation.
-    levels = []
     for i, colour in enumerate(_colours(x, WATER)):
-        levels.append(light.mul(strength * colour).add_(x[:, i]).clamp_(max=255))
-    return torch.stack(levels, 1)
+        levels = x[:, i].to(torch.float32)
+        put_cut(levels.add_(light.mul(strength * colour)).clamp_(max=255), out[:, i])
 
 
 def _muddy(x: Tensor, spots: Tensor, smooth: float) -> Tensor:

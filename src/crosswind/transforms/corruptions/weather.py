@@ -19,7 +19,7 @@ from crosswind.transforms.corruptions.blur import motion_paths, motion_weights, 
 from crosswind.transforms.corruptions.filters import ONE, stretched
 from crosswind.transforms.corruptions.frost_textures import image_files, textures
 from crosswind.transforms.draws import bits16, normal_quantiles, uniforms
-from crosswind.transforms.layout import on_device, parts
+from crosswind.transforms.layout import on_device, parts, put_cut
 
 # How much fog, and by what its roughness falls from one scale to the next.
 FOG = (
@@ -83,7 +83,8 @@ class Fog(Corruption):
             # One operation at a time, each of them rounded: a fused one would round otherwise at
             # the end of a vector register.
             fog = fog.mul(255 * amount)
-            out[chunk] = (x[chunk] + fog).mul_(picture_share[chunk])
+            levels = x[chunk].to(torch.float32).add_(fog).mul_(picture_share[chunk])
+            put_cut(levels, out[chunk])
         return out
 
 
@@ -238,7 +239,7 @@ class Snow(Corruption):
             )
             # Below 2 to the 24th floats are exact, and a quotient that is no whole number keeps its
             # distance from one.
-            out[chunk] = total.to(torch.float32).div_(40_000)
+            put_cut(total.to(torch.float32).div_(40_000), out[chunk])
         return out
 
     def _flakes(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -255,4 +256,6 @@ class Snow(Corruption):
         field = noise.view(n, rows, columns)
         size = (height, width)
         layer = stretched(field, size, zoom).mul_(1 / (256 * ONE))
-        return layer.mul_(layer >= threshold * 255).clamp_(0, 255).to(torch.uint8)
+        flakes = torch.empty(layer.shape, dtype=torch.uint8, device=x.device)
+        put_cut(layer.mul_(layer >= threshold * 255).clamp_(0, 255), flakes)
+        return flakes
