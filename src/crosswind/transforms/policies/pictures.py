@@ -235,7 +235,11 @@ def _luminance(pixels: Pixels, last: bool, levels: Levels | None = None) -> Leve
     if pixels.shape[2 if last else 0] == 1:
         return levels.reshape(pixels.shape[:2] if last else pixels.shape[1:])
     # Products and sums of 24 bits: exact, in any order. NumPy has them faster than torch.
-    sums: Levels = levels.reshape(-1, 3) @ LUMINANCE if last else LUMINANCE @ levels.reshape(3, -1)
+    sums: Levels
+    if last:
+        sums = np.matmul(levels.reshape(-1, 3), LUMINANCE)
+    else:
+        sums = np.matmul(LUMINANCE, levels.reshape(3, -1))
     sums += np.float32(0.5)
     return np.floor(sums, out=sums).reshape(pixels.shape[:2] if last else pixels.shape[1:])
 
