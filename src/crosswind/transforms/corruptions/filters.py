@@ -191,7 +191,7 @@ def _margins(size: int, margin: int) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=32)
 def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
-    """What each wave is multiplied by: complex128 [size]; the kernel's middle is at the origin."""
+    """The factor of each wave: complex128 [size]; the kernel's middle is at the origin."""
     reach = side // 2
     weights = np.zeros(size)
     weights[:side, :side] = np.frombuffer(kernel).reshape(side, side)
