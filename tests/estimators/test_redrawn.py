@@ -57,6 +57,26 @@ def test_another_way_gives_equal_numbers(name: str, classes: int) -> None:
     assert len(set(expected)) > 1
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_calibration_is_equal_where_chance_decides_what_is_tied(seed: int) -> None:
+    """Probabilities about as far apart as rounding, chains of which a draw may break, rows with the
+    label among them, and draws without a class."""
+    random = np.random.default_rng(seed)
+    classes, rows = random.choice([2, 3, 70]), random.choice([1, 20, 300])
+    sets = []
+    for _ in range(2):
+        label = random.integers(classes, size=rows)
+        logits = random.normal(size=(rows, classes)) * random.choice([1e-15, 1.0, 4.0])
+        sure = np.where(random.random(rows) < 0.7, label, 0)
+        logits[np.arange(rows), sure] += random.choice([0.0, 35.0, 36.0, 37.0], size=rows)
+        sets.append(Labelled(Answers(logits.argmax(axis=1), logits), label))
+    source, target = sets[0], sets[1].answers
+    estimator = load("estimators", "cbpe")()
+    expected = list(Estimator.redrawn(estimator, source, target, draws(rows, rows)))
+    redrawn = list(estimator.redrawn(source, target, draws(rows, rows)))
+    assert redrawn == pytest.approx(expected, abs=1e-12, rel=0)
+
+
 def test_these_estimators_have_another_way() -> None:
     assert OTHER_WAYS == [
         "atc-mc",

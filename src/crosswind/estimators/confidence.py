@@ -7,19 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from crosswind.core.knobs import Access
 from crosswind.core.registry import register
 from crosswind.estimators.base import Answers, DrawnRows, Estimate, Estimator, Labelled
-from crosswind.estimators.calibration import (
-    Calibrator,
-    calibrated,
-    calibrated_sorted,
-    fitted_calibrator,
-    redrawn_calibrator,
-    sorted_by_class,
-)
+from crosswind.estimators.calibration import Calibrator, calibrated, fitted_calibrator
+from crosswind.estimators.drawn_calibration import DrawnCalibration
 
 
 @final
@@ -137,21 +129,7 @@ class Cbpe(Estimator):
     ) -> Iterator[float | Estimate]:
         """See `Estimator.redrawn`. Rows are sorted once: a draw only says how often each is there. The
         numbers are equal within 1e-12."""
-        sorted_rows = sorted_by_class(source.answers.probabilities, source.label)
-        sorted_target = []
-        for column in target.probabilities.T:
-            order = np.argsort(column, kind="stable")
-            sorted_target.append((order, column[order]))
-        named = np.flatnonzero(target.answer >= 0)
-        answer = target.answer[named]
+        calibration = DrawnCalibration(source, target)
         for source_rows, rows in draws:
             assert source_rows is not None
-            calibrator = redrawn_calibrator(sorted_rows, source_rows, len(source.label))
-            calibrated_columns = calibrated_sorted(calibrator, sorted_target)
-            total = calibrated_columns.sum(axis=0)[named]
-            even = np.full(len(named), 1 / target.classes)
-            of_answers = np.zeros(len(target))
-            of_answers[named] = np.divide(
-                calibrated_columns[answer, named], total, out=even, where=total > 0
-            )
-            yield float(of_answers[rows].sum() / len(rows))
+            yield float(calibration.of_answers(source_rows)[rows].sum() / len(rows))
