@@ -131,6 +131,29 @@ def test_the_temperature_does_not_depend_on_portions(monkeypatch: pytest.MonkeyP
     assert fitted_temperature(set_of(150, 7, 1)) == expected
 
 
+@pytest.mark.parametrize("right", [0.0, 0.6, 1.0])
+def test_the_temperature_of_many_numbers_is_the_same(
+    right: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that of some rows is near, far away, or at an end of the bounds."""
+    random = np.random.default_rng(4)
+    logits = random.normal(size=(400, 7))
+    best, worst = logits.argmax(axis=1), logits.argmin(axis=1)
+    label = np.where(random.random(400) < right, best, worst)
+    label[::23] = random.integers(7, size=len(label[::23]))
+    label[::20] = best[::20]
+    monkeypatch.setattr(calibration, "MANY", 10**9)
+    expected = [
+        fitted_temperature(Labelled(Answers(best, logits), answers)) for answers in (label, best)
+    ]
+    monkeypatch.setattr(calibration, "MANY", 7 * 20)
+    near = [
+        fitted_temperature(Labelled(Answers(best, logits), answers)) for answers in (label, best)
+    ]
+    assert near == pytest.approx(expected, rel=1e-12)
+    assert near[1] == calibration.BOUNDS[0]
+
+
 def test_many_numbers_are_drawn_less_often_where_each_draw_is_a_fit() -> None:
     refitted, scored = load("estimators", "cbpe")(), load("estimators", "atc-mc")()
     assert estimating._resamples(refitted, 2000 * 100) == 200 == estimating._resamples(scored, 2000)

@@ -4,6 +4,7 @@ et al. 2017, section 4.2). Isotonic calibration: each class against the rest (Za
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,9 @@ at every temperature."""
 
 PORTION = 1 << 16
 """Numbers that are computed with at once: as many as stay in a processor's cache."""
+
+MANY = 1 << 20
+"""Numbers above which a temperature is sought near that of some rows. It is the same within 1e-12."""
 
 RESOLUTION = 1e-15
 """Probabilities that are no further apart are one: so far can rounding bring equal ones."""
@@ -52,34 +56,67 @@ _temperatures: WeakKeyDictionary[Labelled, float] = WeakKeyDictionary()
 def _likeliest_temperature(source: Labelled) -> float:
     assert source.answers.logits is not None
     z = source.answers.logits.astype(np.float64)
-    rows = np.flatnonzero(z[np.arange(len(z)), source.label] > -np.inf)
-    if not len(rows):
+    of_label = z[np.arange(len(z)), source.label]
+    is_possible = of_label > -np.inf
+    if not is_possible.any():
         return 1.0
-    z = np.maximum(z[rows] - z[rows].max(axis=1, keepdims=True), _LEAST)
-    of_label = float(z[np.arange(len(rows)), source.label[rows]].mean())
+    if not is_possible.all():
+        z = z[is_possible]
+    largest = z.max(axis=1, keepdims=True)
+    z -= largest
+    np.maximum(z, _LEAST, out=z)
+    of_label = np.maximum(of_label[is_possible] - largest[:, 0], _LEAST)
+    low, high = np.log(BOUNDS)
+    excess = _excess(z, of_label)
+    if z.size > MANY:
+        step = -(-z.size // MANY)
+        low, high = _narrowed(excess, _root(_excess(z[::step], of_label[::step]), low, high))
+    root = _root(excess, low, high)
+    return dict(zip(np.log(BOUNDS), BOUNDS, strict=True)).get(root, float(np.exp(root)))
 
+
+def _excess(z: Floats, of_label: Floats) -> Callable[[float], float]:
+    """The derivative of the mean negative log-likelihood by 1 / temperature, as a function of the
+    logarithm of the temperature. Logits `z` float64 [n, k], those `of_label` float64 [n]."""
     portion = max(1, PORTION // z.shape[1])
+    mean_of_labels = float(of_label.mean())
     mean_logits = np.empty(len(z))
+    weights = np.empty((min(portion, len(z)), z.shape[1]))
 
     @cache  # the ends of the bounds are asked for twice
     def excess(log_temperature: float) -> float:
-        """The derivative of the mean negative log-likelihood by 1 / temperature."""
         temperature = np.exp(log_temperature)
         for start in range(0, len(z), portion):
             some = z[start : start + portion]
-            weight = some / temperature
+            weight = weights[: len(some)]
+            np.divide(some, temperature, out=weight)
             np.exp(weight, out=weight)
             totals = weight.sum(axis=1)
             weight *= some
             mean_logits[start : start + portion] = weight.sum(axis=1) / totals
-        return float(mean_logits.mean()) - of_label
+        return float(mean_logits.mean()) - mean_of_labels
 
-    low, high = np.log(BOUNDS)
+    return excess
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function is 0; the nearer end where it is not between the two."""
     if excess(low) <= 0:
-        return BOUNDS[0]
+        return low
     if excess(high) >= 0:
-        return BOUNDS[1]
-    return float(np.exp(brentq(excess, low, high, xtol=1e-13)))
+        return high
+    return float(brentq(excess, low, high, xtol=1e-13))
+
+
+def _narrowed(excess: Callable[[float], float], near: float) -> tuple[float, float]:
+    """The bounds of a temperature in its logarithm, or nearer ones around `near` where the root is
+    between these: each look at all of many rows takes long."""
+    low, high = np.log(BOUNDS)
+    for width in (0.03, 0.3):
+        ends = max(near - width, low), min(near + width, high)
+        if excess(ends[0]) > 0 > excess(ends[1]):
+            return ends
+    return low, high
 
 
 def temperature_of(choice: str, source: Labelled) -> float:
