@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,9 @@ is the last, and its loss is not looked at."""
 FURTHEST = 4.0
 """How far a step moves the logarithm of the sharpness or a bias at most: where all probabilities are
 0 or 1 the loss has no curvature."""
+
+PORTION = 1 << 16
+"""Numbers that are computed with at once: as many as stay in a processor's cache."""
 
 ROUNDING = 1e-13
 """By how much rounding lets a mean logarithm of likelihoods fall."""
@@ -120,18 +124,19 @@ class Mlls(Estimator):
         1e-9; only where rounding decides whether the EM algorithm needs one more pass, within 1e-6.
         """
         rows = _ordered(source)
-        start = _minimum(rows, np.ones(len(rows.label)), self.bias)
+        start = _fitted_parameters(source, self.bias)
         target_logits = np.ascontiguousarray(_lowered(target).T)
         for source_rows, target_rows in draws:
             assert source_rows is not None
             times = np.bincount(source_rows, minlength=len(source.label))[rows.order]
             drawn = np.flatnonzero(times)
-            some = _SourceRows(rows.order[drawn], rows.logits[:, drawn], rows.label[drawn])
+            some = _in_portions(rows, drawn)
             minimum = _minimum(some, times[drawn], self.bias, start)
-            by_label = np.bincount(some.label, weights=times[drawn], minlength=len(rows.logits))
+            by_label = np.bincount(some.label, weights=times[drawn], minlength=target.classes)
             shares = by_label.astype(np.float64) / times.sum()
             there, counts = np.unique(target_rows, return_counts=True)
-            probabilities = target_logits[:, there] * np.exp(minimum[0])
+            probabilities = target_logits.take(there, axis=1)
+            probabilities *= np.exp(minimum[0])
             probabilities += minimum[1:, None]
             _to_softmax(probabilities)
             ratio, totals = _likeliest_ratio(probabilities, shares, counts)
@@ -147,13 +152,26 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     Rows are taken in the order of their logits, so that the last digits do not depend on that in
     which they were given.
     """
-    rows = _ordered(source)
-    minimum = _minimum(rows, np.ones(len(rows.label)), bias)
-    shares = marginal_of(source.label, len(rows.logits))
+    minimum = _fitted_parameters(source, bias)
+    shares = marginal_of(source.label, source.answers.classes)
     return Calibration(float(np.exp(minimum[0])), minimum[1:], shares)
 
 
-class _SourceRows(NamedTuple):
+_parameters: WeakKeyDictionary[Labelled, dict[bool, Floats]] = WeakKeyDictionary()
+"""Of labelled rows that are there, with biases or without: several ask for them."""
+
+
+def _fitted_parameters(source: Labelled, bias: bool) -> Floats:
+    """The logarithm of the sharpness and the biases, float64 [k + 1]."""
+    by_bias = _parameters.setdefault(source, {})
+    if bias not in by_bias:
+        n = len(source.label)
+        rows = _in_portions(_ordered(source), np.arange(n))
+        by_bias[bias] = _minimum(rows, np.ones(n), bias)
+    return by_bias[bias]
+
+
+class _OrderedRows(NamedTuple):
     """Rows of a source: which, int64 [n]; their logits float64 [k, n], a class after the other; and
     their labels int64 [n]."""
 
@@ -162,21 +180,40 @@ class _SourceRows(NamedTuple):
     label: NDArray[np.int64]
 
 
-def _ordered(source: Labelled) -> _SourceRows:
+def _ordered(source: Labelled) -> _OrderedRows:
     logits = _lowered(source.answers)
     order = order_of_rows(logits, source.label)
-    return _SourceRows(order, np.ascontiguousarray(logits[order].T), source.label[order])
+    return _OrderedRows(order, np.ascontiguousarray(logits[order].T), source.label[order])
+
+
+class _SourceRows(NamedTuple):
+    """Rows in portions, each float64 [k, some of n] of its own and a slice: the `logits`, a class
+    after the other. Then of all rows the labels, and the logits of these, [n]."""
+
+    logits: tuple[Floats, ...]
+    slices: tuple[slice, ...]
+    label: NDArray[np.int64]
+    logits_of_label: Floats
+
+
+def _in_portions(rows: _OrderedRows, drawn: NDArray[np.int64]) -> _SourceRows:
+    """Some of the rows, int64 [n]."""
+    size = max(1, PORTION // len(rows.logits))
+    slices = tuple(slice(start, start + size) for start in range(0, len(drawn), size))
+    logits = tuple(rows.logits.take(drawn[some], axis=1) for some in slices)
+    label = rows.label[drawn]
+    return _SourceRows(logits, slices, label, rows.logits[label, drawn])
 
 
 class _Slope(NamedTuple):
     """Loss, its gradient [k + 1] by the logarithm of the sharpness and the biases, and what its
-    curvature is made of: `probabilities` [k, n], rows' mean logits [n] under them, and sums over rows
+    curvature is made of: `probabilities` in portions, rows' mean logits [n] under them, and sums over rows
     by class of the probabilities, of these times the logits, and of p (1 - p); the sum of p z^2 over
     both."""
 
     loss: float
     gradient: Floats
-    probabilities: Floats
+    probabilities: tuple[Floats, ...]
     mean_logits: Floats
     by_class: Floats
     logits_by_class: Floats
@@ -187,32 +224,39 @@ class _Slope(NamedTuple):
 def _slope(rows: _SourceRows, share: Floats, parameters: Floats) -> _Slope:
     """`share` float64 [n]: how much of the whole each row is. Sums are NumPy's own (einsum), whose
     digits do not depend on the number of threads as those of matrix products do."""
+    n, k = len(rows.label), len(parameters) - 1
     sharpness = np.exp(parameters[0])
     biases = parameters[1:]
-    probabilities = rows.logits * sharpness
-    probabilities += biases[:, None]
-    of_label = probabilities[rows.label, np.arange(len(rows.label))]
-    loss = float(np.einsum("n,n->", share, _to_softmax(probabilities) - of_label))
+    mean_logits, log_totals = np.empty(n), np.empty(n)
+    by_class, logits_by_class, squares = np.zeros(k), np.zeros(k), np.zeros(k)
+    squared_logits = 0.0
+    portions = []
+    for logits, some in zip(rows.logits, rows.slices, strict=True):
+        probabilities = logits * sharpness
+        probabilities += biases[:, None]
+        log_totals[some] = _to_softmax(probabilities)
+        by_class += np.einsum("kn,n->k", probabilities, share[some])
+        weighted = probabilities * share[some]
+        squares += np.einsum("kn,kn->k", weighted, probabilities)
+        weighted *= logits
+        logits_by_class += weighted.sum(axis=1)
+        squared_logits += float(np.einsum("kn,kn->", weighted, logits))
+        mean_logits[some] = np.einsum("kn,kn->n", probabilities, logits)
+        portions.append(probabilities)
+    of_label = rows.logits_of_label * sharpness + biases[rows.label]
+    loss = float(np.einsum("n,n->", share, log_totals - of_label))
     loss += PENALTY / 2 * float((biases**2).sum())
-    by_class = np.einsum("kn,n->k", probabilities, share)
-    weighted = probabilities * share
-    spread = by_class - np.einsum("kn,kn->k", weighted, probabilities)
-    weighted *= rows.logits
-    logits_by_class = weighted.sum(axis=1)
-    squared_logits = float(np.einsum("kn,kn->", weighted, rows.logits))
-    mean_logits = np.einsum("kn,kn->n", probabilities, rows.logits)
-    labelled = np.bincount(rows.label, weights=share, minlength=len(biases))
-    logits_of_label = rows.logits[rows.label, np.arange(len(rows.label))]
-    by_sharpness = sharpness * np.einsum("n,n->", share, mean_logits - logits_of_label)
+    labelled = np.bincount(rows.label, weights=share, minlength=k)
+    by_sharpness = sharpness * np.einsum("n,n->", share, mean_logits - rows.logits_of_label)
     gradient = np.append(by_sharpness, by_class - labelled + PENALTY * biases)
     return _Slope(
         loss,
         gradient,
-        probabilities,
+        tuple(portions),
         mean_logits,
         by_class,
         logits_by_class,
-        spread,
+        by_class - squares,
         squared_logits,
     )
 
@@ -222,7 +266,7 @@ def _minimum(
 ) -> Floats:
     """The logarithm of the sharpness and the biases, float64 [k + 1], at which the loss of rows that
     are there so many `times` is least: Newton's method, each step by conjugate gradients."""
-    k = len(rows.logits)
+    k = len(rows.logits[0])
     share = times / times.sum()
     parameters = np.zeros(k + 1) if start is None else start
     slope = _slope(rows, share, parameters)
@@ -231,7 +275,7 @@ def _minimum(
         free[1:] = bias
         beyond = np.clip(parameters[0] - np.sign(slope.gradient[0]), *SHARPNESS)
         free[0] = beyond != parameters[0]
-        step = _newton_step(slope, share, float(np.exp(parameters[0])), free)
+        step = _newton_step(rows, slope, share, float(np.exp(parameters[0])), free)
         step *= min(1.0, FURTHEST / max(float(np.abs(step).max()), 1e-300))
         promised = -float(slope.gradient @ step)
         if promised <= 0:
@@ -257,24 +301,30 @@ def _minimum(
     return parameters
 
 
-def _newton_step(slope: _Slope, share: Floats, sharpness: float, free: NDArray[np.bool_]) -> Floats:
+def _newton_step(
+    rows: _SourceRows, slope: _Slope, share: Floats, sharpness: float, free: NDArray[np.bool_]
+) -> Floats:
     """Less the gradient over the curvature of the free parameters, float64 [k + 1]; the curvature by
     the logarithm of the sharpness without the gradient's part, which is 0 at the minimum."""
-    probabilities = slope.probabilities
+    portions = tuple(zip(slope.probabilities, rows.slices, strict=True))
 
     def curved(direction: Floats) -> Floats:
         stretch = sharpness * direction[0]
-        mean = stretch * slope.mean_logits + np.einsum("kn,k->n", probabilities, direction[1:])
-        mean *= share
+        mean = np.empty(len(share))
+        by_class = np.zeros(len(direction) - 1)
+        for probabilities, some in portions:
+            of_some = stretch * slope.mean_logits[some]
+            of_some += np.einsum("kn,k->n", probabilities, direction[1:])
+            of_some *= share[some]
+            by_class += np.einsum("kn,n->k", probabilities, of_some)
+            mean[some] = of_some
         by_sharpness = (
             stretch * slope.squared_logits
             + np.einsum("k,k->", direction[1:], slope.logits_by_class)
             - np.einsum("n,n->", mean, slope.mean_logits)
         )
         by_bias = (
-            stretch * slope.logits_by_class
-            + direction[1:] * (slope.by_class + PENALTY)
-            - np.einsum("kn,n->k", probabilities, mean)
+            stretch * slope.logits_by_class + direction[1:] * (slope.by_class + PENALTY) - by_class
         )
         return np.where(free, np.append(sharpness * by_sharpness, by_bias), 0.0)
 
