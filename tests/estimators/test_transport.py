@@ -15,7 +15,7 @@ from crosswind.estimators import transport
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.calibration import fitted_temperature
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.transport import Cot, Cott
+from crosswind.estimators.transport import Cot, Cott, transport_costs
 from crosswind.models.form import check_extra
 
 pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
@@ -106,7 +106,7 @@ def test_on_the_source_itself_the_thresholded_form_is_the_accuracy() -> None:
 
 def test_many_rows_are_drawn_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = drawn(8, 300), drawn(9, 500).answers
-    of_all_rows = estimated(Cot(), source, target)
+    of_all_rows = estimated(Cot(), source, drawn(9, 500).answers)
     monkeypatch.setattr(transport, "LARGEST", 4 * 200)
     for estimator, sets in ((Cot(), ["set"]), (Cott(), ["source", "set"])):
         estimate = estimated(estimator, source, target)
@@ -123,6 +123,24 @@ def test_many_rows_are_drawn_and_told_of(monkeypatch: pytest.MonkeyPatch) -> Non
         )
         order = np.random.default_rng(0).permutation(500)
         assert estimated(estimator, source, target.take(order)) == estimate
+
+
+def test_both_ask_for_the_same_transport_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = drawn(8, 60), drawn(9, 50).answers
+    expected = [value(estimator, drawn(8, 60), target) for estimator in (Cot(), Cott())]
+    sizes: list[int] = []
+
+    def counted(answers: Answers, *rest: object) -> np.ndarray:
+        sizes.append(len(answers))
+        return transport_costs(answers, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transport, "transport_costs", counted)
+    target = drawn(9, 50).answers
+    assert [value(estimator, source, target) for estimator in (Cot(), Cott())] == expected
+    assert sizes == [50, 60], "the target once, and the source for the threshold"
+    value(Cot("none"), source, target)
+    value(Cot("none"), drawn(7, 60), target)
+    assert sizes == [50, 60, 50, 50], "another temperature, and another source"
 
 
 def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

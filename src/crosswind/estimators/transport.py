@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,30 @@ def transport_costs(answers: Answers, marginal: Floats, temperature: float) -> F
     return np.asarray(np.round((plan * cost).sum(axis=0) / plan.sum(axis=0), DIGITS))
 
 
+class Transported(NamedTuple):
+    """The rows that were transported, int64 [m], and the cost of each, float64 [m]."""
+
+    rows: NDArray[np.int64]
+    costs: Floats
+
+
+_transported: WeakKeyDictionary[Answers, dict[tuple[bytes, float], Transported]] = (
+    WeakKeyDictionary()
+)
+"""By marginal and temperature, of answers that are there: `cot` and `cott` ask for the same."""
+
+
+def transported(answers: Answers, marginal: Floats, temperature: float) -> Transported:
+    """The transport of the rows that `kept_rows` keeps."""
+    of_answers = _transported.setdefault(answers, {})
+    key = (marginal.tobytes(), temperature)
+    if key not in of_answers:
+        rows = kept_rows(answers)
+        costs = transport_costs(answers.take(rows), marginal, temperature)
+        of_answers[key] = Transported(rows, costs)
+    return of_answers[key]
+
+
 @final
 @register("cot", kind="estimator")
 @dataclass(frozen=True)
@@ -119,8 +144,7 @@ class Cot(Estimator):
     def estimate(self, fitted: tuple[float, Floats], target: Answers) -> Estimate:
         """1 less the cost of the transport."""
         temperature, marginal = fitted
-        drawn_rows = kept_rows(target)
-        costs = transport_costs(target.take(drawn_rows), marginal, temperature)
+        drawn_rows, costs = transported(target, marginal, temperature)
         return Estimate(1 - float(costs.mean()), warnings=told_if_drawn(target, drawn_rows, "set"))
 
 
@@ -186,8 +210,7 @@ class Cott(Estimator):
 
     def estimate(self, fitted: _Fitted, target: Answers) -> Estimate:
         """The share that costs less than the threshold."""
-        drawn_rows = kept_rows(target)
-        costs = transport_costs(target.take(drawn_rows), fitted.marginal, fitted.temperature)
+        drawn_rows, costs = transported(target, fitted.marginal, fitted.temperature)
         return Estimate(
             fitted.threshold.share(-costs),
             warnings=(*fitted.warnings, *told_if_drawn(target, drawn_rows, "set")),
