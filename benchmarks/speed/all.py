@@ -448,8 +448,7 @@ PROGRAMS = (
         "estimate of 1000 classes without a pool",
         "the passes that it needs",
         (_over_passes("no pool", {}, 3),),
-        ("--pool", "0", "--classes", "1000", "--rounds", "0"),
-        rounds=False,
+        ("--pool", "0", "--classes", "1000"),
         file="estimate",
     ),
     Program(
