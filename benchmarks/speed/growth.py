@@ -21,6 +21,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,11 +133,13 @@ def estimate_of(axis: str, rows: int, classes: int) -> Iterator[Work]:
     source = answered(rows, classes, 0.9, 1)
     target = answered(rows, classes, 0.75, 2).answers
     for name in names_without_pool():
-        yield (
-            f"{name} by {axis}",
-            rows if axis == "rows" else classes,
-            lambda name=name: PreparedEstimate(load("estimators", name)(), source)(target),
-        )
+
+        def work(name: str = name) -> object:
+            # What is kept for answers that are there is not that of these.
+            again = Labelled(replace(source.answers), source.label)
+            return PreparedEstimate(load("estimators", name)(), again)(replace(target))
+
+        yield f"{name} by {axis}", rows if axis == "rows" else classes, work
 
 
 def estimate_rows(decades: int, folder: Path) -> Iterator[Work]:
