@@ -44,8 +44,9 @@ BOUND = 1.1
 REASONS = {
     "cot": "an exact transport of rows to labels",
     "cott": "an exact transport of rows to labels",
+    "mlls": "the fewer rows a class has, the more passes its likelihood needs",
 }
-"""Of estimators whose problem itself grows faster than its rows."""
+"""Of estimators whose problem itself grows faster than its rows or classes."""
 
 Work = tuple[str, int, Callable[[], object]]
 """What grows, its size, and the work."""
