@@ -66,7 +66,7 @@ class _TargetRows(NamedTuple):
     places: Numbers
 
 
-class _Steps(NamedTuple):
+class _StepEnds(NamedTuple):
     """The ends of the steps of a regression: their places among the source's rows, their heights,
     and the numbers of their classes."""
 
@@ -181,7 +181,7 @@ def _target_rows(
     )
 
 
-def _steps(runs: _Runs, times: Numbers) -> _Steps:
+def _steps(runs: _Runs, times: Numbers) -> _StepEnds:
     """The regressions on rows that are there so many `times`, int64 [n]: one for all classes, of
     which each lies 2 above the one before, since calling for each took most of the time."""
     counts = np.add.reduceat(times, runs.starts)
@@ -208,7 +208,7 @@ def _steps(runs: _Runs, times: Numbers) -> _Steps:
         axis=1,
     )
     is_end = np.stack([np.ones(len(ends), dtype=bool), ends[:, 1] > ends[:, 0]], axis=1).ravel()
-    return _Steps(
+    return _StepEnds(
         ends.ravel()[is_end], np.repeat(heights, 2)[is_end], np.repeat(code[left], 2)[is_end]
     )
 
@@ -221,7 +221,7 @@ def _drawn_place(times: Numbers, places: Numbers, direction: int) -> Numbers:
     return places
 
 
-def _values(steps: _Steps, runs: _Runs, target: _TargetRows) -> Floats:
+def _values(steps: _StepEnds, runs: _Runs, target: _TargetRows) -> Floats:
     """The calibrated probabilities of the target's rows as they are sorted: linear between the ends
     of steps, and constant beyond the first and the last of a class."""
     is_first = np.ones(len(steps.places), dtype=bool)
