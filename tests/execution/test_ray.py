@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.types import Job
 from crosswind.execution.engines.inline import Inline
-from crosswind.execution.engines.ray_cluster import RayCluster, named_paths
+from crosswind.execution.engines.ray_cluster import RayCluster, _ensure_token, named_paths
 from crosswind.execution.engines.ray_node import packed, with_paths
 from crosswind.execution.scheduler import Summary, drive
 from crosswind.storage.store import Store
@@ -218,6 +219,54 @@ def test_what_cannot_be_executed_is_refused_before_anything_is_written(
     assert _status(["run", str(file), "--out", str(out), *engine, *arguments]) == 2
     assert words in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize("mode", ["", "token"])
+def test_what_answers_and_is_no_head_of_a_cluster_is_refused_where_ray_would_wait(
+    mode: str, tmp_path: Path
+) -> None:
+    refusal = "import ray.exceptions as kinds; import ray._raylet as raylet\n"
+    refusal += "def client(address): raise kinds.RpcError('Method not found!')\n"
+    refusal += "raylet.GcsClient = client\n"
+    words = {
+        "": "is no head of a Ray cluster (Method not found!); name the port of `ray start --head`",
+        "token": "is a cluster with a token, which this user lacks or has another of;",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        run = ["run", str(table_and_study(tmp_path)), "--out", str(tmp_path / "out")]
+        run += ["--engine", "ray", "--address", address]
+        code = f"{refusal}import sys; from crosswind.cli.main import main; sys.exit(main())"
+        env = {**os.environ, "HOME": str(tmp_path), "RAY_AUTH_MODE": mode}
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *run],
+            env={name: value for name, value in env.items() if value},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2 and words[mode] in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_of_this_machine_has_a_token_though_the_home_is_not_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    for name in variables:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _ensure_token()
+    assert not os.environ.keys() & set(variables)  # Ray keeps one in the home
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    _ensure_token()
+    assert "RAY_AUTH_TOKEN" not in os.environ
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "")  # so that what is set is taken back
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    _ensure_token()
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import re
@@ -46,7 +47,12 @@ MOST_BYTES = 2**31
 
 ANSWER_SECONDS = 10.0
 """How long a head of a cluster may take to accept a connection. Ray itself would wait for minutes."""
+_HOST_AND_PORT = r"(?:\[([^\]]+)\]|([^:/\s]+)):(\d{1,5})"
 _START_ONE = "start one by `ray start --head`, or leave --address out for this machine"
+_TOKEN_REMEDY = (
+    "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH, a file with its token, let this user in"
+)
+_NO_TOKEN = f"is a cluster with a token, which this user lacks or has another of; {_TOKEN_REMEDY}"
 
 
 def check_address(address: str | None) -> None:
@@ -55,7 +61,7 @@ def check_address(address: str | None) -> None:
     Raises `InputError`, and `NeedsError` where Ray is not installed.
     """
     _ray()
-    parts = re.fullmatch(r"(?:ray://)?(?:\[([^\]]+)\]|([^:/\s]+)):(\d{1,5})", address or "")
+    parts = re.fullmatch(rf"(?:ray://)?{_HOST_AND_PORT}", address or "")
     if parts is not None:
         host, port = parts[1] or parts[2], int(parts[3])
         try:
@@ -215,14 +221,25 @@ class RayCluster(Engine):
         try:
             with _standard_error_closed():
                 if address is None:
+                    _ensure_token()
                     self._ray.init("local", num_cpus=workers, include_dashboard=False, **quiet)
                 else:
+                    _check_head(address)
                     self._ray.init(address=address, **quiet)
             self._silence()
+        except getattr(self._ray.exceptions, "AuthenticationError", ()):  # not in old versions
+            raise InputError("--address", f"{address!r} {_NO_TOKEN}") from None
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = one_line(str(error), 200)
             problem = f"{address!r} is no cluster that answers ({reason})"
-            raise InputError("--address", f"{problem}; {_START_ONE}") from None
+            token = f"; one with tokens answers no stranger: {_TOKEN_REMEDY}"
+            ending = token if "://" in str(address) else ""
+            raise InputError("--address", f"{problem}; {_START_ONE}{ending}") from None
+        except OSError as error:
+            file_note = f" ({error.filename})" if error.filename else ""
+            problem = f"Ray cannot start on this machine: {error.strerror or error}{file_note}"
+            remedy = "RAY_TMPDIR names a folder that this user may write"
+            raise InputError("--engine", f"{problem}; {remedy}") from None
         return address is None
 
     def _silence(self) -> None:
@@ -367,6 +384,50 @@ class RayCluster(Engine):
                 )
             self._sent[path] = self._ray.put(packed(Path(path)))
         return {path: self._sent[path] for path in paths}
+
+
+def _check_head(address: str) -> None:
+    """Refuse what is no head of a cluster, or one that another token opens: `ray.init` waits at both
+    for minutes, hears no signal, and says nothing.
+
+    Raises `InputError`, and Ray's `AuthenticationError`.
+    """
+    if re.fullmatch(_HOST_AND_PORT, address) is None:
+        return
+    import ray.exceptions
+
+    try:
+        raylet: Any = importlib.import_module("ray._raylet")
+        client, tokens = raylet.GcsClient, raylet.AuthenticationTokenLoader.instance()
+    except (ImportError, AttributeError):  # Ray does not promise to keep them
+        return
+    needs_token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+    if needs_token and not tokens.has_token(ignore_auth_mode=True):
+        raise ray.exceptions.AuthenticationError("no token")  # the client would end the process
+    try:
+        client(address=address)
+    except ray.exceptions.AuthenticationError:
+        raise
+    except ray.exceptions.RayError as error:
+        problem = f"{address!r} is no head of a Ray cluster ({one_line(str(error), 200)})"
+        remedy = "name the port of `ray start --head` (6379), or its port for clients as ray://HOST:10001"
+        raise InputError("--address", f"{problem}; {remedy}") from None
+
+
+def _ensure_token() -> None:
+    """Draw the token of a cluster of this machine where the home, in which Ray would keep one, cannot
+    be written."""
+    if os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
+        return
+    folder = Path(os.path.expanduser("~")) / ".ray"
+    try:
+        if not (folder / "auth_token").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+        usable = os.access(folder / "auth_token", os.R_OK) or os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 @contextlib.contextmanager
