@@ -241,6 +241,20 @@ def test_jobs_at_work_are_those_of_the_study_and_of_drivers_that_live(mixed: Pat
     assert any("pending until the network is trained" in line for line in lines)
 
 
+def test_a_job_that_stands_twice_in_a_study_is_at_work_once(mixed: Path) -> None:
+    with Store.open(mixed, create=True) as store:
+        recorder = RunRecorder(store, Driver.current())
+        recorder.enter()
+        with store.transaction() as connection:
+            row = connection.execute(sa.select(study_runs)).mappings().first()
+            assert row is not None
+            connection.execute(study_runs.insert(), [{**row, "position": 10_000}])
+            at_work = runs.update().where(runs.c.key == row["key"])
+            connection.execute(at_work.values(status="running", driver=recorder.driver.id))
+        assert LiveStudy(store, "live").look()["jobs_running"] == 1
+        recorder.leave()
+
+
 def test_failed_runs_by_cause_count_every_reason(mixed: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("crosswind.live.state.FAILURES", 3)
     with Store.open(mixed, create=True) as store:

@@ -177,6 +177,8 @@ def test_a_network_that_is_being_trained_is_told_of_while_its_runs_are_pending(
     assert store.jobs_at_work("study") == 0
     assert recorder.claim(fit.key)
     assert store.jobs_at_work("study") == 1 and store.jobs_at_work("other") == 0
+    assert store.jobs_at_work("study", with_runs=True) == 1
+    assert store.jobs_at_work("study", live=set()) == 0
     assert _status(["status", str(store.out)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [

@@ -100,7 +100,7 @@ class LiveStudy:
             "job_seconds": self._seconds_by_kind(),
             "failures": failures[:FAILURES],
             "failed_by_cause": _by_cause(failures),
-            "jobs_running": self._jobs_running(live),
+            "jobs_running": self._store.jobs_at_work(self._study, with_runs=True, live=live),
             "workers": self._workers(live, read_at, ended),
             "running": self._running(live, read_at),
             "heat": self._heat(),
@@ -251,17 +251,6 @@ class LiveStudy:
             }
             for row in known
         ]
-
-    def _jobs_running(self, live: set[str]) -> int:
-        """How many jobs of the study, trainings of networks among them, living drivers have at
-        work."""
-        query = (
-            sa.select(runs.c.driver, sa.func.count())
-            .join(study_runs, runs.c.key == study_runs.c.key)
-            .where(runs.c.status == "running", study_runs.c.study == self._study)
-            .group_by(runs.c.driver)
-        )
-        return sum(number for driver, number in self._read(query) if driver in live)
 
     def _running(self, live: set[str], read_at: float) -> list[dict[str, Any]]:
         """The jobs that are at work, the longest first."""

@@ -276,15 +276,21 @@ class Store:
             out[self._status(status, driver, live)] += number
         return {**out, "total": sum(out.values())}
 
-    def jobs_at_work(self, study: str) -> int:
-        """How many jobs of the study that are no runs themselves, such as the training of a network,
-        a living driver has at work; the runs that need them are pending until they end."""
-        query = sa.select(runs.c.driver, sa.func.count()).where(
-            runs.c.kind != ROWS, runs.c.status == "running"
+    def jobs_at_work(
+        self, study: str, *, with_runs: bool = False, live: set[str] | None = None
+    ) -> int:
+        """How many jobs of the study a living driver has at work: those that are no runs themselves,
+        such as the training of a network, whose runs are pending until they end, and `with_runs` the
+        runs too. `live`: the living drivers, where they were read already."""
+        self.study(study)
+        query = (
+            sa.select(runs.c.driver, sa.func.count())
+            .where(runs.c.status == "running", runs.c.key.in_(_keys_of(study)))
+            .group_by(runs.c.driver)
         )
-        live = self.live_drivers()
-        by_driver = self._rows(self._of_study(query.group_by(runs.c.driver), study))
-        return sum(number for driver, number in by_driver if driver in live)
+        by_driver = self._rows(query if with_runs else query.where(runs.c.kind != ROWS))
+        alive = self.live_drivers() if live is None else live
+        return sum(number for driver, number in by_driver if driver in alive)
 
     def runs(self, study: str) -> list[dict[str, Any]]:
         """The study's runs, jobs that are rows of tables, in the order of the plan, without their
