@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -24,6 +25,7 @@ import yaml
 
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError, StoreError
+from crosswind.core.types import Job
 from crosswind.live.prometheus import exposition
 from crosswind.live.server import LiveServer
 from crosswind.live.state import LiveStudy
@@ -346,6 +348,27 @@ def test_a_store_in_the_place_of_another_is_the_one_that_is_served(
             server.state()
         shutil.copy(store_folder / "store.sqlite", mixed / "store.sqlite")
         assert not server.state()["counts"]["failed"]
+
+
+def test_a_store_that_may_only_be_read_is_followed_from_before_its_run_begins(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and allowed(path, mode))
+    monkeypatch.setattr("crosswind.live.server.FRESH_SECONDS", -1.0)
+    server = LiveServer(str(mixed), None, None)
+    try:
+        total = server.state()["total"]
+        monkeypatch.setattr(os, "access", allowed)
+        with Store.open(mixed, create=True) as store:
+            study = server.state()["study"]
+            store.add_plan(study, {}, {}, [Job("fresh", {}, {"method": "erm", "shift": "none"})])
+            monkeypatch.setattr(
+                os, "access", lambda path, mode: mode != os.W_OK and allowed(path, mode)
+            )
+            assert server.state()["total"] != total
+    finally:
+        server.server_close()
 
 
 def test_a_damaged_store_is_told_of_in_a_sentence_and_again_served_once_mended(mixed: Path) -> None:

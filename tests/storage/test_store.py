@@ -679,3 +679,49 @@ print(*(name for name in heavy if name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", ""]
+
+
+def not_writable(monkeypatch, file):
+    """Let `file` look like one that this user may only read, to root as well."""
+    allowed = os.access
+
+    def access(path, mode):
+        return not (mode == os.W_OK and Path(path) == file) and allowed(path, mode)
+
+    monkeypatch.setattr(os, "access", access)
+
+
+def test_who_may_only_read_a_store_leaves_nothing_beside_it_that_would_lock_its_owner_out(
+    tmp_path, monkeypatch
+):
+    with Store.open(tmp_path, create=True) as store:
+        store.add_plan("study", {}, {}, plan(1))
+    before = sorted(tmp_path.iterdir())
+    not_writable(monkeypatch, tmp_path / FILE_NAME)
+    with Store.open(tmp_path) as store:
+        assert store.counts("study")["pending"] == 1
+    assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises(StoreError, match=r"cannot be written: no permission; its owner lets"):
+        Store.open(tmp_path, create=True)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_who_may_only_read_a_store_sees_what_its_owner_writes_meanwhile(tmp_path, monkeypatch):
+    with Store.open(tmp_path, create=True) as store:
+        store.add_plan("study", {}, {}, plan(1))
+        not_writable(monkeypatch, tmp_path / FILE_NAME)
+        with Store.open(tmp_path) as reading:
+            store.add_plan("second", {}, {}, plan(2))
+            assert reading.study_names() == ["study", "second"]
+
+
+def test_a_folder_that_a_group_writes_has_a_store_that_it_writes(tmp_path):
+    mask = os.umask(0o002)
+    try:
+        for folder, mode in (("group", 0o664), ("private", 0o600)):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder).chmod(0o2775 if folder == "group" else 0o700)
+            with Store.open(tmp_path / folder, create=True):
+                assert (tmp_path / folder / FILE_NAME).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(mask)

@@ -293,6 +293,15 @@ def test_a_report_chooses_a_stopped_point_only_where_none_was_trained_to_the_end
         assert entry.chosen == {0: chosen} and entry.stopped == {0: 1 + last_stopped}
 
 
+def test_weights_are_open_to_whoever_the_folder_is_open_to(
+    stores: tuple[Plan, Path, Plan, Path],
+) -> None:
+    weights = list(stores[1].rglob("weights-*.safetensors"))
+    assert weights
+    for file in weights:
+        assert file.stat().st_mode == (file.parent / "job.json").stat().st_mode
+
+
 @pytest.mark.parametrize(
     ("search", "words"),
     [

@@ -8,6 +8,7 @@ whose `strerror` is half a sentence, as those of the system are.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -99,6 +100,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         partial.unlink(missing_ok=True)
         raise
     sync(target.parent)
+
+
+def permit_as_folder(path: Path) -> None:
+    """Give a file of ours the permissions that its folder has, without the one to run it.
+
+    safetensors writes for the owner alone, and SQLite for no group; where colleagues share a folder,
+    each goes on from what the others wrote.
+    """
+    with contextlib.suppress(PermissionError):  # a drive that knows no permissions
+        path.chmod(stat.S_IMODE(path.parent.stat().st_mode) & 0o666)
 
 
 def _is_device(path: Path) -> bool:

@@ -29,7 +29,7 @@ import numpy as np
 
 from crosswind.core.errors import InternalError, RunError
 from crosswind.core.exhibits import read_exhibits, write_exhibits
-from crosswind.core.files import write_atomically
+from crosswind.core.files import permit_as_folder, write_atomically
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
@@ -647,7 +647,9 @@ def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None
         exported = method.exports(state)
         left = frozen if exported else set()
         trained_weights = {key: value for key, value in state.items() if key not in left}
-        save_file(trained_weights, str(folder / WEIGHTS.format(rule)))
+        weights_file = folder / WEIGHTS.format(rule)
+        save_file(trained_weights, str(weights_file))
+        permit_as_folder(weights_file)
         for name, data in exported.items():
             write_atomically(folder / f"exports-{rule}" / name, data)
 

@@ -82,16 +82,22 @@ class LiveServer(ThreadingHTTPServer):
                 self._looked_at = time.monotonic()
             return self._state
 
-    def _file_now(self) -> tuple[int, int] | None:
-        """Which file of this machine is the store now; None where there is none, as for a URL."""
+    def _file_now(self) -> tuple[int, int, bool] | None:
+        """Which file of this machine is the store now, and whether it is being written; None where
+        there is none, as for a URL. One that a user may only read is opened as it stands while
+        nobody writes it, and shows nothing of a run that begins then."""
         if "://" in self._where:
             return None
         path = Path(self._where)
         try:
-            state = (path if path.is_file() else path / FILE_NAME).stat()
+            file = path if path.is_file() else path / FILE_NAME
+            state = file.stat()
+            is_written = (
+                not os.access(file, os.W_OK) and file.with_name(f"{file.name}-wal").exists()
+            )
         except OSError:
             return None
-        return state.st_dev, state.st_ino
+        return state.st_dev, state.st_ino, is_written
 
     def _open_again(self) -> None:
         """Open the store that is there now: a file that was moved or deleted can be read for as long

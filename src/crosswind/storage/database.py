@@ -22,7 +22,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError, one_line
-from crosswind.core.files import check_file, network_file_system
+from crosswind.core.files import check_file, network_file_system, permit_as_folder
 from crosswind.core.printing import utf8
 
 SCHEMA = 3
@@ -412,6 +412,12 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             )
         if not path.exists():
             _make(path)
+        # Before it is opened: SQLite would leave files beside it that lock its owner out.
+        if not os.access(path, os.W_OK):
+            problem = f"{path} cannot be written: no permission"
+            raise StoreError(
+                f"{problem}; its owner lets a group write by `chmod g+w`, on {path.parent} too"
+            )
         _sweep(path)
         if head:
             _refuse_foreign(path)
@@ -443,6 +449,7 @@ def _make(path: Path) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             _check_tables(connection, str(path), True)
         engine.dispose()
+        permit_as_folder(staged)
         try:
             os.link(staged, path)
         except FileExistsError:
@@ -500,11 +507,15 @@ def _writing(path: Path) -> sqlite3.Connection:
 def _reading(path: Path) -> sa.Engine:
     """Reads a store that others may write, in a folder that may not be writable."""
     beside = path.with_name(path.name + "-wal")
+    index = path.with_name(path.name + "-shm")
     tried: list[str] = []
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         tried.append(
             "mode=rw"
         )  # SQLite's index of the WAL is made beside the file, and taken away at the end; only "rw" does both
+    elif not beside.exists() and not index.exists():
+        # Nobody writes. "ro" would make both, leave them, and they would lock the owner out.
+        tried.append("mode=ro&immutable=1")
     tried.append("mode=ro")
     if not beside.exists() or beside.stat().st_size == 0:
         tried.append(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crosswind.core import html
 from crosswind.core.errors import InputError, counted
-from crosswind.core.files import write_atomically
+from crosswind.core.files import permit_as_folder, write_atomically
 from crosswind.core.registry import load
 from crosswind.core.types import InputSpec, Predictions
 from crosswind.data.dataset import AttributedDataset
@@ -249,6 +249,7 @@ class TrainedModel(Trajectory, Predictor):
             card |= {"texts": True}
         file.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, file)
+        permit_as_folder(file)
         text = yaml.safe_dump(card, allow_unicode=True, sort_keys=False)
         write_atomically(file.with_suffix(".yaml"), text.encode())
         return file

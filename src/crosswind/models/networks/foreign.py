@@ -45,6 +45,8 @@ def convert_weights(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    from crosswind.core.files import permit_as_folder
+
     staged = into.with_suffix(".part")  # a file that is named is whole
     try:
         save_file(
@@ -52,6 +54,7 @@ def convert_weights(
             staged,
             {"source": source.name, "sha256": sha256},
         )
+        permit_as_folder(staged)
         staged.replace(into)
     except (OSError, SafetensorError) as error:
         staged.unlink(missing_ok=True)
