@@ -393,7 +393,7 @@ def test_wandb_runs_are_open_at_once_and_count_steps_of_their_own(
     for run in runs:
         tracker.curve(run, 4, {"validation/accuracy": 0.5})
     for run in runs:
-        tracker.curve(run, 2, {"train/loss": 1.0})
+        tracker.curve(run, 2, {"validation/accuracy": 0.25, "train/loss": 1.0})
     tracker.ended(runs[0], "finished", {"best-id/test/accuracy": 0.75})
     tracker.ended(runs[1], "failed", {})
     tracker.close()
@@ -402,5 +402,8 @@ def test_wandb_runs_are_open_at_once_and_count_steps_of_their_own(
     assert begun[0]["metric"] == ("*", "step")
     assert begun[0]["project"] == "mine"
     assert [entry["step"] for entry in begun[0]["logged"]] == [4, 2]
-    assert begun[0]["run"].summary == {"best-id/test/accuracy": 0.75, "status": "finished"}
+    # Of the last step, though a point before it was filled in later.
+    curve = {"step": 4, "validation/accuracy": 0.5, "train/loss": 1.0}
+    scores = {"best-id/test/accuracy": 0.75, "status": "finished"}
+    assert begun[0]["run"].summary == {**curve, **scores}
     assert [fields["exit"] for fields in begun] == [0, 1]

@@ -212,16 +212,23 @@ class WandbTracker:
         self._wandb = client_of(CLIENTS["wandb"], "wandb", OPTION)
         self._project, self._study = place, study
         self._open: dict[str, Any] = {}
+        self._latest: dict[str, dict[str, tuple[int, float]]] = {}  # by run and name, with its step
 
     def curve(self, run: LoggedRun, step: int, values: Mapping[str, float]) -> None:
         """See `Tracker`."""
         # By a step of its own: W&B drops what comes after a later step of its own count.
         self._of(run).log({"step": step, **values})
+        latest = self._latest.setdefault(run.key, {})
+        for name, value in {"step": step, **values}.items():
+            if step >= latest.get(name, (step, value))[0]:
+                latest[name] = step, value
 
     def ended(self, run: LoggedRun, status: str, scores: Mapping[str, float]) -> None:
         """See `Tracker`."""
         wandb_run = self._of(run)
-        wandb_run.summary.update({**scores, "status": status})
+        # W&B itself takes what came last, which may be a point that was filled in between others.
+        latest = {name: value for name, (_, value) in self._latest.pop(run.key, {}).items()}
+        wandb_run.summary.update({**latest, **scores, "status": status})
         wandb_run.finish(exit_code=int(status == "failed"))
         del self._open[run.key]
 
