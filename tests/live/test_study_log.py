@@ -258,7 +258,7 @@ def check_tensorboard(
         key = next(key for key in accuracy if key.startswith(name[-8:]))
         assert scalars["best-id/test/accuracy"][0][1] == pytest.approx(accuracy[key])
         for tag in ("validation/accuracy", "train/loss"):
-            assert sorted(step for step, _ in scalars[tag]) == [2, 4, 6]
+            assert [step for step, _ in scalars[tag]] == [2, 4, 6]
         assert not (folder / "out/tensorboard/logged" / name / LIVE_MARK).exists()
 
 
@@ -338,6 +338,31 @@ def test_a_run_that_tensorboard_was_left_with_is_begun_anew(tmp_path: Path) -> N
     assert not (folder / LIVE_MARK).exists()
     assert earlier
     assert not earlier & {file.name for file in folder.glob("events*")}
+
+
+@pytest.mark.slow
+def test_points_that_came_late_stand_by_their_steps_in_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    run = LoggedRun("0123456789", "SC, erm", {"method": "erm"}, {})
+    tracker = TensorboardTracker(str(tmp_path), "study")
+    for step in (2, 6):  # as the run reports them, and 4 only at its end
+        tracker.curve(run, step, {"validation/accuracy": step / 10})
+    tracker.curve(run, 4, {"validation/accuracy": 0.4, "train/loss": 1.0})
+    tracker.ended(run, "finished", {"best-id/test/accuracy": 0.5})
+    tracker.close()
+    code = """
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+print([(event.step, round(event.value, 3)) for event in events.Scalars("validation/accuracy")])
+print(len(events.Scalars("train/loss")), len(events.Scalars("best-id/test/accuracy")))
+"""
+    folder = tmp_path / "study" / "SC-erm-01234567"
+    shown = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.splitlines() == ["[(2, 0.2), (4, 0.4), (6, 0.6)]", "1 1"]
+    assert not (folder / LIVE_MARK).exists()
 
 
 @pytest.mark.slow

@@ -76,18 +76,20 @@ class TensorboardTracker:
         quiet_tensorboard()
         self._place, self._study = Path(place), study
         self._open: dict[str, Any] = {}
+        self._points: dict[str, list[tuple[int, Mapping[str, float]]]] = {}
         self._progress: Any = None
 
     def curve(self, run: LoggedRun, step: int, values: Mapping[str, float]) -> None:
         """See `Tracker`."""
         writer = self._of(run)
+        self._points.setdefault(run.key, []).append((step, values))
         for name, value in values.items():
             writer.add_scalar(name, value, step)
         writer.flush()
 
     def ended(self, run: LoggedRun, status: str, scores: Mapping[str, float]) -> None:
         """See `Tracker`."""
-        writer = self._of(run)
+        writer = self._in_order(run)
         about = {
             name: value
             for name, value in {**run.about, "status": status}.items()
@@ -120,12 +122,30 @@ class TensorboardTracker:
 
     def _of(self, run: LoggedRun) -> Any:
         if run.key not in self._open:
-            folder = self._folder(run)
-            shutil.rmtree(folder, ignore_errors=True)  # of a driver that was ended in the middle
-            folder.mkdir(parents=True)
-            (folder / LIVE_MARK).touch()
-            self._open[run.key] = self._writer(str(folder))
+            self._open[run.key] = self._begun(run)
         return self._open[run.key]
+
+    def _begun(self, run: LoggedRun, **fields: Any) -> Any:
+        folder = self._folder(run)
+        shutil.rmtree(folder, ignore_errors=True)  # of a driver that was ended in the middle
+        folder.mkdir(parents=True)
+        (folder / LIVE_MARK).touch()
+        return self._writer(str(folder), **fields)
+
+    def _in_order(self, run: LoggedRun) -> Any:
+        """The writer of a run whose points stand by their steps: TensorBoard draws a line through them
+        as they come, and what was not reported comes at the end."""
+        writer, points = self._of(run), self._points.pop(run.key, [])
+        ordered = sorted(points, key=lambda point: point[0])
+        if ordered == points:
+            return writer
+        writer.close()
+        # A TensorBoard that looks on drops what it has read.
+        self._open[run.key] = writer = self._begun(run, purge_step=0)
+        for step, values in ordered:
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+        return writer
 
 
 class MlflowTracker:
