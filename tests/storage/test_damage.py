@@ -130,6 +130,17 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     assert found_by("check", out, capsys)[0] == 0
 
 
+def test_a_check_of_one_job_speaks_of_one(tmp_path, capsys):
+    done(tmp_path, [planned("alone")])
+    assert _status(["check", str(tmp_path)]) == 0
+    words = "1 job is done, 0 of them with files that are gone or damaged"
+    assert capsys.readouterr().out == f"{words}\n"
+    shutil.rmtree(tmp_path / "artifacts")
+    (tmp_path / "artifacts").mkdir()
+    assert _status(["check", str(tmp_path), "--repair"]) == 1
+    assert "1 job is pending again; the next crosswind run does it" in capsys.readouterr().out
+
+
 def test_a_check_in_words(study, capsys):
     out, runs, files = study
     assert _status(["check", str(out), "--study", "toys"]) == 0

@@ -95,7 +95,7 @@ def test_files_are_checked(url, tmp_path, capsys):
         assert drive(store, runs, engine).finished == 2
         (artifact_folder(out, runs[0].key) / "score.json").write_text("2.0")
         assert _status(["check", url, "--out", str(out), "--repair"]) == 1
-        assert "1 jobs are pending again" in capsys.readouterr().out
+        assert "1 job is pending again" in capsys.readouterr().out
         assert _status(["check", url]) == 2 and _status(["status", url]) == 0
         capsys.readouterr()
 
@@ -171,6 +171,23 @@ def test_what_is_no_store_is_one_sentence(url, server, tmp_path):
     with pytest.raises(StoreError, match="newer Crosswind") as caught:
         Store.open(url)
     assert "\n" not in str(caught.value)
+
+
+def test_a_database_that_takes_no_changes_is_read_and_says_what_to_do(url, server, tmp_path):
+    import psycopg
+
+    name = url.partition("@/")[2].partition("?")[0]
+    with Store.open(url, tmp_path, create=True) as store:
+        store.add_plan("toys", {}, {}, [planned("alone")])
+    with contextlib.closing(psycopg.connect(server.url("postgres"), autocommit=True)) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    with Store.open(url, tmp_path) as store:
+        assert store.counts("toys")["pending"] == 1
+    with (
+        pytest.raises(StoreError, match="read-only transaction; .* name the server that takes"),
+        Store.open(url, tmp_path, create=True) as store,
+    ):
+        store.add_plan("toys", {}, {}, [planned("another")])
 
 
 def test_a_server_that_goes_away_is_one_sentence(url, tmp_path):

@@ -219,8 +219,8 @@ def check_command(
         )
         return 1 if damaged or changed else 0
     typer.echo(
-        f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or"
-        " damaged"
+        f"{counted(len(files), 'job')} {'is' if len(files) == 1 else 'are'} done,"
+        f" {len(damaged):,} of them with files that are gone or damaged"
     )
     for key, faults in damaged.items():
         words = (
@@ -230,13 +230,16 @@ def check_command(
         )
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
     for path, keys in changed.items():
-        change_text = f"{one_line(path, 300)} has changed since {len(keys):,} jobs read it"
+        change_text = f"{one_line(path, 300)} has changed since {counted(len(keys), 'job')} read it"
         typer.echo(
             f"  {change_text}; their numbers are of the file before, and the next crosswind run of the"
             " study asks the present one"
         )
     if undone:
-        typer.echo(f"{undone:,} jobs are pending again; the next crosswind run does them")
+        again = "is pending again; the next crosswind run does it"
+        if undone > 1:
+            again = "are pending again; the next crosswind run does them"
+        typer.echo(f"{counted(undone, 'job')} {again}")
     elif damaged:
         typer.echo("--repair has them done again by the next crosswind run")
     return 1 if damaged or changed else 0

@@ -311,6 +311,8 @@ _REMEDIES = {
     "password authentication failed": "; PGPASSWORD and ~/.pgpass hold one as well as the URL does",
     "does not exist": "; `createdb` makes a database, `createuser` a role",
     "permission denied": "; who owns the database may GRANT it to this role",
+    "read-only transaction": "; the server is a copy that follows another, or the database is closed to"
+    " changes: name the server that takes them, or set default_transaction_read_only off",
     "no schema has been selected": "; `CREATE SCHEMA` makes one, search_path names it",
 }
 """What helps, by words of PostgreSQL's messages."""
