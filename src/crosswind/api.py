@@ -585,7 +585,7 @@ def run_study(
         ) as executing,
         Store.open(out, create=True) as store,
     ):
-        replaced = [*replaced_study(planned, store), *files_elsewhere(store)]
+        replaced = [*replaced_study(planned, store), *files_elsewhere(store), *executing.notes]
         summary = run_plan(
             planned,
             store,

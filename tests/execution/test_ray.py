@@ -97,6 +97,19 @@ def test_runs_of_a_cluster_are_those_of_this_process(
 
 
 @pytest.mark.slow
+def test_a_run_that_no_node_has_room_for_is_told_of(two_nodes: Any, tmp_path: Path) -> None:
+    resources = {"gpu": Resources(1, 0.5), "memory": Resources(1, 0, 4000 * 2**30)}
+    engine = RayCluster(EXECUTE, tmp_path, address=two_nodes.address, resources=resources)
+    with engine:
+        assert [note.partition(", which")[0] for note in engine.notes] == [
+            "resources: no node of the cluster has room for 1 CPU, 0.5 GPU",
+            "resources: no node of the cluster has room for 1 CPU, 4,000 GiB of memory",
+        ]
+    with RayCluster(EXECUTE, tmp_path, address=two_nodes.address) as engine:
+        assert not engine.notes
+
+
+@pytest.mark.slow
 def test_what_a_lost_node_had_is_done_on_another_from_its_checkpoint(
     two_nodes: Any, tmp_path: Path
 ) -> None:

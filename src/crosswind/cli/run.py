@@ -177,7 +177,8 @@ def run_command(
         ) as executing,
         Store.open(store_url or out, out=out, create=True) as store,
     ):
-        for text in (*replaced_study(planned, store), *files_elsewhere(store)):
+        notes = (*executing.notes, *replaced_study(planned, store), *files_elsewhere(store))
+        for text in notes:
             typer.echo(f"warning: {text}", err=True)
         traces = out / "profile" if profile else None
         with (

@@ -42,7 +42,9 @@ class Resources:
     def in_words(self) -> str:
         """As a sentence has it."""
         words = [f"{self.cpus:g} CPU", f"{self.gpus:g} GPU" if self.gpus else ""]
-        words.append(f"{self.memory / 2**30:.3g} GiB of memory" if self.memory else "")
+        memory = (self.memory or 0) / 2**30
+        amount = f"{memory:.3g}" if memory < 1000 else f"{memory:,.0f}"
+        words.append(f"{amount} GiB of memory" if memory else "")
         return ", ".join(filter(None, words))
 
 

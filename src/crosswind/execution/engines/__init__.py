@@ -84,6 +84,9 @@ class Engine(Protocol):
     interruptible: bool
     """Whether `wait` returns at once after a signal; if not, the signal has to raise."""
 
+    notes: Sequence[str] = ()
+    """Sentences on what a person should know before tasks run."""
+
     def idle(self) -> int:
         """How many more tasks can be submitted now."""
 

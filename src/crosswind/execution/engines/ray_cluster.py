@@ -265,6 +265,11 @@ class RayCluster(Engine):
                 f"a run asks for {missing[0].in_words}, and this machine has not so much for one;"
                 " lower them, or name a cluster by --address",
             )
+        self.notes = [
+            f"resources: no node of the cluster has room for {words}, which one run asks for; such runs"
+            " wait for a node that joins"
+            for words in sorted(kind.in_words for kind in missing)
+        ]
 
     def _is_shared(self) -> bool:
         """Whether every node that answers sees the study's folder."""
