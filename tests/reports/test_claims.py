@@ -400,11 +400,11 @@ def test_a_baseline_no_better_than_guessing_is_said_to_be_so() -> None:
         "at chance here (the worst group of a guess has at most {})",
     )
     for classes, majority, metric, where, chance_words in [
-        (2, 0.58, "accuracy", "at", chance_note.format("0.580")),
-        (2, 0.67, "accuracy", "below", below.format("0.670")),
+        (2, 0.58, "accuracy", "at", chance_note.format("58.0%")),
+        (2, 0.67, "accuracy", "below", below.format("67.0%")),
         (2, 0.57, "accuracy", "", ""),
-        (3, 0.5, "worst_group", "at", worst.format("0.333")),
-        (2, 0.5, "worst_group", "at", worst.format("0.500")),
+        (3, 0.5, "worst_group", "at", worst.format("33.3%")),
+        (2, 0.5, "worst_group", "at", worst.format("50.0%")),
         (4, 0.9, "worst_group", "", ""),
     ]:
         judgements = judged(with_classes(rows, classes, majority), claim(metric=metric))

@@ -683,7 +683,7 @@ def test_a_reference_at_chance_is_said_to_be_so() -> None:
         table = _by_name(result_tables(rows))["difference-mini-digits-small-mlp-test-best-id"]
         chance_note = (
             "Under SC the reference erm is at chance here, as far as its interval tells (guessing"
-            " reaches 0.540): a gain over it may be one over guessing."
+            " reaches 54.0%): a gain over it may be one over guessing."
         )
         assert (chance_note in table.notes) == is_noted
 

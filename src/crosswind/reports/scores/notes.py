@@ -200,7 +200,7 @@ def chance_words(entry: Entry, metric: str) -> str:
     where = at_chance(entry, metric)
     if not where:
         return ""
-    level = f"{chance_level(entry, metric):.3f}"
+    level = f"{chance_level(entry, metric):.1%}"
     if metric == "worst_group":
         return (
             f"at chance here (the worst group of a guess has at most {level}): look at the score as"
