@@ -715,6 +715,24 @@ def test_who_may_only_read_a_store_sees_what_its_owner_writes_meanwhile(tmp_path
             assert reading.study_names() == ["study", "second"]
 
 
+def test_what_was_written_while_nobody_was_thought_to_write_is_not_read_by_halves(
+    tmp_path, monkeypatch
+):
+    with Store.open(tmp_path, create=True) as store:
+        store.add_plan("study", {}, {}, plan(1))
+    with monkeypatch.context() as patched:
+        not_writable(patched, tmp_path / FILE_NAME)
+        reading = Store.open(tmp_path)
+        assert reading.study_names() == ["study"]
+    with Store.open(tmp_path, create=True) as store:
+        store.add_plan("second", {}, {}, plan(200))
+    with (
+        reading,
+        pytest.raises(StoreError, match="was written while it was read; give the command"),
+    ):
+        reading.study_names()
+
+
 def test_a_folder_that_a_group_writes_has_a_store_that_it_writes(tmp_path):
     mask = os.umask(0o002)
     try:

@@ -537,7 +537,10 @@ def _reading(path: Path) -> sa.Engine:
                 raise
             failed = error
         else:
-            return _engine(partial(_connect, path, options))
+            engine = _engine(partial(_connect, path, options))
+            if options.endswith("immutable=1"):
+                _refuse_changes(engine, path)
+            return engine
     if not os.access(path, os.R_OK):
         raise StoreError(f"{path} cannot be opened: no permission to read it")
     if tried[-1].endswith("immutable=1"):
@@ -551,6 +554,18 @@ def _reading(path: Path) -> sa.Engine:
         with contextlib.closing(_connect(Path(folder, path.name), "mode=rw")) as connection:
             connection.backup(memory)
     return _engine(lambda: memory, sa.StaticPool)
+
+
+def _refuse_changes(engine: sa.Engine, path: Path) -> None:
+    """Let a transaction fail in which the file was written: SQLite was told that nobody does, and may
+    have read half of the old and half of the new."""
+    before = path.stat()
+
+    @sa.event.listens_for(engine, "commit")
+    def commit(connection: sa.Connection) -> None:
+        after = path.stat()
+        if (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size):
+            raise StoreError(f"{path} was written while it was read; give the command again")
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
