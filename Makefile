@@ -41,7 +41,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## run the main job on real data and print its tables (a few minutes)
 	$(BIN)/crosswind run demo --workers 2 --out demo-out
 
-test: setup ## the default tests (10 minutes of processor time: under five on two free cores)
+test: setup ## the default tests (11 minutes of processor time: six on two free cores)
 	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 lint: style types ## format check, ruff, layers, types
