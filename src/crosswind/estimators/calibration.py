@@ -108,12 +108,13 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-13))
 
 
-def _narrowed(excess: Callable[[float], float], near: float) -> tuple[float, float]:
-    """The bounds of a temperature in its logarithm, or nearer ones around `near` where the root is
+def _narrowed(excess: Callable[[float], float], root_of_some: float) -> tuple[float, float]:
+    """The bounds of a temperature in its logarithm, or nearer ones around `root_of_some`, the root
+    for some of the rows, where the root is
     between these: each look at all of many rows takes long."""
     low, high = np.log(BOUNDS)
     for width in (0.03, 0.3):
-        ends = max(near - width, low), min(near + width, high)
+        ends = max(root_of_some - width, low), min(root_of_some + width, high)
         if excess(ends[0]) > 0 > excess(ends[1]):
             return ends
     return low, high

@@ -151,11 +151,11 @@ def _sorted_columns(probabilities: Floats, codes: range) -> Iterator[tuple[int, 
 def _first_that_counts(column: Floats, has_label: NDArray[np.bool_]) -> int:
     """The place of `SAFE` rows before the first with the label, and of what is tied with that; each
     draw has one of so many rows but for a chance of exp(-SAFE)."""
-    place = int(has_label.argmax()) if has_label.any() else len(column) - 1
-    place = max(0, place - SAFE)
-    while place > 0 and column[place] - column[place - 1] <= RESOLUTION:
-        place -= 1
-    return place
+    first_row = int(has_label.argmax()) if has_label.any() else len(column) - 1
+    first_row = max(0, first_row - SAFE)
+    while first_row > 0 and column[first_row] - column[first_row - 1] <= RESOLUTION:
+        first_row -= 1
+    return first_row
 
 
 def _target_rows(

@@ -262,8 +262,11 @@ class _AskedStudy:
                 )
             return idle_sentences
         answers = (self._what_hurts(), self._what_helps(), self._guess_words())
-        said = [sentence for sentence in answers if sentence]
-        return [f"{where}{said[0]}", *said[1:], *self._elsewhere()] if said else []
+        answer_sentences = [sentence for sentence in answers if sentence]
+        if not answer_sentences:
+            return []
+        first, *further = answer_sentences
+        return [f"{where}{first}", *further, *self._elsewhere()]
 
     def _where(self, place: Place) -> str:
         """The words that tell a place from the others of a study."""
